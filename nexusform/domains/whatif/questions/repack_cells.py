@@ -73,14 +73,15 @@ class CellCatalogue:
     by number, `size_numbers_by_class` by class number.
     """
 
-    def __init__(self, kinds: Sequence[VmClass], sku: VmSku) -> None:
+    def __init__(self, vm_classes: Sequence[VmClass], sku: VmSku) -> None:
         """Give equal numbers to the sizes of classes with equal shares. `sku` is the SKU of the demand."""
-        self._kinds = kinds
+        self._vm_classes = vm_classes
         self._sku = sku
         # Cached patterns by layouts, numbers of sizes, and disk.
         self._patterns: dict[tuple[CellSplits, frozenset[int], int | None], tuple[Pattern, ...]] = {}
         numbers: dict[Share, int] = {}
-        self.size_numbers_by_class = [numbers.setdefault(Share.compute(kind.sku), len(numbers)) for kind in kinds]
+        shares = [Share.compute(vm_class.sku) for vm_class in vm_classes]
+        self.size_numbers_by_class = [numbers.setdefault(share, len(numbers)) for share in shares]
         self.sizes = tuple(numbers)
         self.is_capped = False  # True once combinations are left out because there are too many
 
@@ -89,8 +90,8 @@ class CellCatalogue:
         possible free capacities: several if VMs are in unknown cells, and a combination fits in each of them. `key` has
         the classes of VMs accepted there. `disk` in GiB is the limit of all VMs together, None for no limit.
         """
-        single_cell_kinds = [kind for kind in key.admitted if self._kinds[kind].sku.numa_cells == 1]
-        sizes = frozenset(self.size_numbers_by_class[kind] for kind in single_cell_kinds)
+        single_cell_classes = [number for number in key.admitted if self._vm_classes[number].sku.numa_cells == 1]
+        sizes = frozenset(self.size_numbers_by_class[number] for number in single_cell_classes)
         cache_key = (splits, sizes, disk)
         patterns = self._patterns.get(cache_key)
         if patterns is None:
@@ -152,10 +153,10 @@ class CellCatalogue:
             capacity = self.find_cell_capacity(((remaining_cell,),), key)  # one possible layout, of one cell
             return CellChange(leaving, demand, capacity, pods, arrival=arrival, spanning=leaving_indexes)
 
-        for kind, sku in arrivals:
-            is_admitted = key.admits_demand if kind == DEMAND else kind in key.admitted
+        for vm_class, sku in arrivals:  # class number, or DEMAND
+            is_admitted = key.admits_demand if vm_class == DEMAND else vm_class in key.admitted
             if is_admitted and free.has_capacity(sku):
-                yield build_change(free.subtract(sku), arrival=kind)
+                yield build_change(free.subtract(sku), arrival=vm_class)
         if leaving or leaving_indexes:  # otherwise, nothing changes
             yield build_change(free)
         if not key.admits_demand or self._sku.numa_cells > 1:  # a multi-cell demand is one of the `arrivals`
@@ -233,8 +234,8 @@ class CellPosition(Struct, frozen=True):
 
 
 def assign_groups(context: RepackContext, tracked_pools: frozenset[int]) -> dict[int, Group]:
-    """Return the group of each movable VM by handle: ("pool", 3), its pool if tracked, else ("kind", 1), its class."""
+    """Return the group of each movable VM by handle: ("pool", 3), its pool if tracked, else ("class", 1), its class."""
     return {
-        source.handle: ("pool", source.pool) if source.pool in tracked_pools else ("kind", source.vm_class)
+        source.handle: ("pool", source.pool) if source.pool in tracked_pools else ("class", source.vm_class)
         for source in context.all_movable_vms
     }

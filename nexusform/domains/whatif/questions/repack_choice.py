@@ -169,9 +169,8 @@ class _ChoiceBuilder(Struct):
         hosts = {host.machine.name: host for host in self._context.hosts}
         # A re-created multi-cell VM has a share in several cells of its machine, but one slot.
         for (machine, vm_class), shares in self.arrival_shares.items():
-            slots += [(self._size_of[vm_class], hosts[machine])] * (
-                shares // self._context.kinds[vm_class].sku.numa_cells
-            )
+            vm_count = shares // self._context.vm_classes[vm_class].sku.numa_cells
+            slots += [(self._size_of[vm_class], hosts[machine])] * vm_count
         for pattern_count in pattern_counts:
             cells = self._cells_by_capacity.get(pattern_count.capacity, [])
             for cell in cells[: pattern_count.count]:
@@ -266,10 +265,10 @@ def _compute_gains(context: RepackContext, request: RepackRequest, host: RepackM
         # Remove the largest single-cell VMs until one VM of the demand fits.
         remaining = free
         leaving: list[MovableVm] = []
-        for source in sorted(movable_vms, key=lambda candidate: -context.kinds[candidate.vm_class].sku.memory_gib):
+        for source in sorted(movable_vms, key=lambda candidate: -context.vm_classes[candidate.vm_class].sku.memory_gib):
             if remaining.has_capacity(request.sku):  # enough have left
                 break
-            sku = context.kinds[source.vm_class].sku
+            sku = context.vm_classes[source.vm_class].sku
             if sku.numa_cells == 1:
                 remaining = remaining.subtract(sku, count=-1)  # adds its share
                 leaving.append(source)
@@ -287,7 +286,7 @@ def _compute_machine_gain(context: RepackContext, request: RepackRequest, host: 
     leaving = {source.handle: source for source in host.unknown_cell_vms}  # a multi-cell VM once
     for cell, sources in enumerate(host.movable_vms_by_cell):
         for source in sources:
-            cells[cell] = cells[cell].subtract(context.kinds[source.vm_class].sku, count=-1)  # adds its share
+            cells[cell] = cells[cell].subtract(context.vm_classes[source.vm_class].sku, count=-1)  # adds its share
             leaving[source.handle] = source
     gains = sum(cell.has_capacity(request.sku) for cell in cells) // request.sku.numa_cells
     return [_Gain(host, tuple(leaving.values()), gains)] if gains else []

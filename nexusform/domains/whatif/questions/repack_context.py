@@ -155,7 +155,7 @@ class RepackContext(Struct, frozen=True, dict=True):
     pools: tuple[PoolSnapshot, ...]
     clusters: tuple[VmOwnerSnapshot, ...]
     pods: Mapping[str, ClusterPods]
-    kinds: tuple[VmClass, ...]
+    vm_classes: tuple[VmClass, ...]
     hosts: tuple[RepackMachine, ...]
     blocked_by: Mapping[str, Constraint]
     limits: tuple[int, ...]
@@ -186,7 +186,7 @@ def build_repack_context(
     scheduler = _build_scheduler(site, lifted)
     blocked_by: dict[str, Constraint] = {}
     movable_vms: dict[int, MovableVm] = {}  # by handle, the number of the VM in the scheduler
-    kinds: dict[VmClass, int] = {}  # number by class
+    class_numbers: dict[VmClass, int] = {}
     for number, (cluster, pool) in enumerate(zip(clusters, pools, strict=True)):
         cluster_pods = pods.get(cluster.id, NO_CLUSTER_PODS)
         # Count the pods restarted by a drain, by node: pods of DaemonSets stay.
@@ -197,10 +197,10 @@ def build_repack_context(
             if constraint is not None:
                 blocked_by[vm.name] = constraint
                 continue
-            kind = kinds.setdefault(VmClass(pool.sku, pool.demand.constraints), len(kinds))
+            class_number = class_numbers.setdefault(VmClass(pool.sku, pool.demand.constraints), len(class_numbers))
             handle = pool.handles[vm.name]
-            movable_vms[handle] = MovableVm(number, vm_class=kind, vm=vm, handle=handle, pods=pod_counts[vm.name])
-    hosts = _build_machines(scheduler, movable_vms, tuple(kinds), request.demand)
+            movable_vms[handle] = MovableVm(number, class_number, vm=vm, handle=handle, pods=pod_counts[vm.name])
+    hosts = _build_machines(scheduler, movable_vms, tuple(class_numbers), request.demand)
     existing = Counter((number, vm.placement.rack) for number, pool in enumerate(pools) for vm in pool.vms)
     return RepackContext(
         site=site,
@@ -208,7 +208,7 @@ def build_repack_context(
         pools=pools,
         clusters=clusters,
         pods=pods,
-        kinds=tuple(kinds),
+        vm_classes=tuple(class_numbers),
         hosts=hosts,
         blocked_by=blocked_by,
         limits=tuple(
@@ -333,13 +333,13 @@ def find_pods_without_resources(
 
 
 def _build_machines(
-    scheduler: RackScheduler, movable_vms: Mapping[int, MovableVm], kinds: Sequence[VmClass], demand: Demand
+    scheduler: RackScheduler, movable_vms: Mapping[int, MovableVm], vm_classes: Sequence[VmClass], demand: Demand
 ) -> tuple[RepackMachine, ...]:
-    """Build the machines of the repacking: those able to run, if empty, a VM of the demand or of a class in `kinds`. A
-    class is numbered, its VMs have equal SKU and constraints. `movable_vms` are by handle, the scheduler's VM number.
+    """Build the machines of the repacking: those able to run, if empty, a VM of the demand or of one of `vm_classes`
+    (VMs of equal SKU and constraints, numbered in order). `movable_vms` are by handle, the scheduler's number of a VM.
     """
     empty_scheduler = RackScheduler(scheduler.machines, scheduler.spread, scheduler.seed, profile=scheduler.profile)
-    demands = [build_standalone_demand(kind.sku, kind.constraints) for kind in kinds]
+    demands = [build_standalone_demand(vm_class.sku, vm_class.constraints) for vm_class in vm_classes]
     vms_by_machine = group_by(scheduler.list_vms(), lambda existing: existing.placement.machine)
     unknown_machines = frozenset(scheduler.list_machines_with_unknown_cells())
     hosts: list[RepackMachine] = []

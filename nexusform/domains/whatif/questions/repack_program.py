@@ -145,7 +145,7 @@ class RepackProgram:
         self._tracked_pools = tracked_pools
         self._single_machines = single_machines
         self._is_fine = is_fine
-        self._catalogue = CellCatalogue(context.kinds, request.sku)
+        self._catalogue = CellCatalogue(context.vm_classes, request.sku)
         self._groups = assign_groups(context, tracked_pools)  # of movable VMs by handle
         self._program = LinearProgram()
         self._cell_counts: Counter[CellPatterns] = Counter()  # number of cells by current capacity
@@ -153,7 +153,7 @@ class RepackProgram:
         # Cells (or whole machines) by their current capacity.
         self.cells_by_capacity: dict[CellPatterns, list[CellPosition]] = {}
         self._arrivals: list[tuple[int, VmSku]] = [  # multi-cell VMs: class number (or DEMAND) and SKU
-            (number, vm_class.sku) for number, vm_class in enumerate(context.kinds) if vm_class.sku.numa_cells > 1
+            (number, vm_class.sku) for number, vm_class in enumerate(context.vm_classes) if vm_class.sku.numa_cells > 1
         ]
         if request.sku.numa_cells > 1:
             self._arrivals.append((DEMAND, request.sku))
@@ -240,7 +240,7 @@ class RepackProgram:
         return [source for _, source in sorted(by_handle.items())]
 
     def _get_sku(self, source: MovableVm) -> VmSku:
-        return self._context.kinds[source.vm_class].sku
+        return self._context.vm_classes[source.vm_class].sku
 
     def _add_cells(self, hosts: Iterable[RepackMachine]) -> None:
         """Add the cells of machines: equal cells are one unit. Their machine only matters if its disk has a row."""
@@ -309,8 +309,8 @@ class RepackProgram:
             self._get_cell_capacity_row(capacity_now)
             self.cells_by_capacity.setdefault(capacity_now, []).extend(unit.cells)
         skus = {self._groups[source.handle]: self._get_sku(source) for cell in unit.cells for source in cell.sources}
-        spanning = {index: self._context.kinds[kind].sku for index, kind in unit.key.spanning}  # multi-cell VMs
-        for option in self._catalogue.list_cell_changes(unit.key, skus, self._arrivals, spanning):
+        multi_cell_skus = {index: self._context.vm_classes[number].sku for index, number in unit.key.spanning}
+        for option in self._catalogue.list_cell_changes(unit.key, skus, self._arrivals, multi_cell_skus):
             entries: list[tuple[int, float]] = [(unit_row, 1.0)]
             entries += self._build_capacity_change(capacity_now, option.capacity)
             for group, count in option.leaving:

@@ -260,7 +260,7 @@ class _RepackSequenceBuilder:
         turns: most VMs, then VMs returning to their own machine, then VMs with targets on emptied machines.
         """
         if self._strategy is _WindowStrategy.LARGEST:
-            return -self._context.kinds[source.vm_class].sku.memory_gib
+            return -self._context.vm_classes[source.vm_class].sku.memory_gib
         if self._strategy is not _WindowStrategy.BY_TURNS:
             return 0
         if self._is_returning_vm(source):
