@@ -106,15 +106,15 @@ def compute_cell_fragmentation(
     """
     sku = yardstick or find_largest_sku(site, machines)
     unknown_machines = frozenset(site.scheduler.list_machines_with_unknown_cells())
-    cells: dict[CellUsability, list[_NumaCell]] = {kind: [] for kind in CellUsability}
+    cells_by_kind: dict[CellUsability, list[_NumaCell]] = {kind: [] for kind in CellUsability}
     for cell in _build_cells_with_free_capacity(site, machines):
-        cells[_determine_usability(cell, sku, unknown_machines)].append(cell)
+        cells_by_kind[_determine_usability(cell, sku, unknown_machines)].append(cell)
     # Closed cells have no usable capacity. Of unknown ones, only the sum per machine is known; it is added below.
     countable_kinds = [kind for kind in CellUsability if kind not in (CellUsability.CLOSED, CellUsability.UNKNOWN)]
-    countable = list(chain.from_iterable(cells[kind] for kind in countable_kinds))
-    unknown_vcpus, unknown_memory = _sum_free_of_machines(site, cells[CellUsability.UNKNOWN])
+    countable = list(chain.from_iterable(cells_by_kind[kind] for kind in countable_kinds))
+    unknown_vcpus, unknown_memory = _sum_free_of_machines(site, cells_by_kind[CellUsability.UNKNOWN])
     stranded = _find_stranded_cells(countable, site.skus.values())  # with capacity too small for any SKU
-    broken = cells[CellUsability.BROKEN]  # fragmented: with smaller VMs only, and no longer fitting `sku`
+    broken = cells_by_kind[CellUsability.BROKEN]  # fragmented: with smaller VMs only, and no longer fitting `sku`
     (broken_vcpus, broken_memory), (stranded_vcpus, stranded_memory) = _sum_free(broken), _sum_free(stranded)
     free_vcpus, free_memory = _sum_free(countable)
     first_vms = [cell.vms[0].vm for cell in broken]  # a broken cell counts for the pool of its first VM
@@ -122,14 +122,14 @@ def compute_cell_fragmentation(
     ranked = sorted(counts.items(), key=lambda pool_and_count: (-pool_and_count[1], pool_and_count[0]))
     return FragmentationCounts(
         yardstick=sku,
-        cells=sum(map(len, cells.values())),
-        open=len(cells[CellUsability.OPEN]),
-        taken=len(cells[CellUsability.TAKEN]),
+        cells=sum(map(len, cells_by_kind.values())),
+        open=len(cells_by_kind[CellUsability.OPEN]),
+        taken=len(cells_by_kind[CellUsability.TAKEN]),
         broken=len(broken),
-        spoiled=len(cells[CellUsability.SPOILED]),
-        small=len(cells[CellUsability.SMALL]),
-        closed=len(cells[CellUsability.CLOSED]),
-        unknown=len(cells[CellUsability.UNKNOWN]),
+        spoiled=len(cells_by_kind[CellUsability.SPOILED]),
+        small=len(cells_by_kind[CellUsability.SMALL]),
+        closed=len(cells_by_kind[CellUsability.CLOSED]),
+        unknown=len(cells_by_kind[CellUsability.UNKNOWN]),
         broken_by=tuple(FragmentingPool(cluster, pool, count) for (cluster, pool), count in ranked),
         broken_vcpus=broken_vcpus,
         broken_memory_gib=broken_memory,

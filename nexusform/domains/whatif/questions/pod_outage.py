@@ -175,21 +175,21 @@ def simulate_nodes_down(
         for outcome in (*prediction.outcomes, *prediction.displaced_outcomes)
         if outcome.trigger == PREEMPTED
     }
-    lost: dict[str, list[ExistingPod]] = {}  # by workload key: pods of `nodes_down`, and ones preempted by replacements
+    affected_pods: dict[str, list[ExistingPod]] = {}  # by workload key: lost ones, and ones preempted by replacements
     for pod in existing:
         if pod.node in nodes_down or (pod.workload, pod.number) in preempted:
-            lost.setdefault(pod.workload, []).append(pod)
+            affected_pods.setdefault(pod.workload, []).append(pod)
     pods_after = prediction.list_existing_pods()
     running_before, running = _count_running(existing), _count_running(pods_after)  # numbers of pods by workload key
     impacts: list[WorkloadImpact] = []
     for workload in pods.workloads:
-        if workload.key not in lost:
+        if workload.key not in affected_pods:  # all of its pods stay
             continue
         outcomes = prediction.list_outcomes(workload.key)
         outcome_by_number = {outcome.number: outcome for outcome in outcomes}
         moves: list[PodMove] = []
         on_lost_nodes: list[ExistingPod] = []
-        for pod in lost[workload.key]:
+        for pod in affected_pods[workload.key]:
             moves.append(_build_move(pod, outcome_by_number.get(pod.number), preempted.get((pod.workload, pod.number))))
             if pod.node in nodes_down:
                 on_lost_nodes.append(pod)

@@ -117,15 +117,15 @@ class CellCatalogue:
         `spanning`: SKUs of the multi-cell VMs with a share in this cell, by their index on the machine.
         """
         # Of each group any number of VMs leaves, and each multi-cell VM stays (0) or leaves (1).
-        choices = [range(len(pods) + 1) for _, pods in key.leaving]  # (group, pods of each of its VMs)
+        group_choices = [range(len(pods) + 1) for _, pods in key.leaving]  # (group, pods of each VM)
         spanning_indexes = [index for index, _ in key.spanning]  # (index, class) of a multi-cell VM
-        spans = [range(2)] * len(spanning_indexes)
-        for count_so_far, counts in enumerate(product(*choices, *spans)):
+        spanning_choices = [range(2)] * len(spanning_indexes)
+        for count_so_far, counts in enumerate(product(*group_choices, *spanning_choices)):
             if count_so_far >= MAX_LEAVINGS:
                 self.is_capped = True  # without the other changes, no bound is proved
                 return
-            group_counts = list(zip(key.leaving, counts[: len(choices)], strict=True))
-            leaving_indexes = tuple(compress(spanning_indexes, counts[len(choices) :]))
+            group_counts = list(zip(key.leaving, counts[: len(group_choices)], strict=True))
+            leaving_indexes = tuple(compress(spanning_indexes, counts[len(group_choices) :]))
             free = key.free
             for (group, _), count in group_counts:
                 free = free.subtract(group_skus[group], -count)  # adds the shares of the leaving VMs
