@@ -123,6 +123,7 @@ class _TestFileRunner:
     def __init__(
         self, context: CommandContext, tests: Tests, options: TestFilter, file: TestFile, clock: Clock
     ) -> None:
+        """Prepare the result of the file, its variables, and the executor of its runs."""
         self._context = context
         self._file = file
         self._clock = clock

@@ -121,6 +121,7 @@ class _EvictionTrials:
     """Plans with evictions, each made once. `problems` are errors of the base: the plan without evictions."""
 
     def __init__(self, run: Run, members: Mapping[str, MemberBlock]) -> None:
+        """Start without plans. `members` are the blocks that can get taints, by cluster name."""
         self.run = run
         self.project = run.project
         self.members = members
