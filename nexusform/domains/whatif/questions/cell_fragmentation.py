@@ -119,7 +119,7 @@ def compute_cell_fragmentation(
     free_vcpus, free_memory = _sum_free(countable)
     first_vms = [cell.vms[0].vm for cell in broken]  # a broken cell counts for the pool of its first VM
     counts = Counter((vm.cluster, vm.pool) for vm in first_vms)
-    ranked = sorted(counts.items(), key=lambda pool_and_count: (-pool_and_count[1], pool_and_count[0]))
+    ranked = sorted(counts, key=lambda pool_key: (-counts[pool_key], pool_key))  # pools with the most cells first
     return FragmentationCounts(
         yardstick=sku,
         cells=sum(map(len, cells_by_kind.values())),
@@ -130,7 +130,7 @@ def compute_cell_fragmentation(
         small=len(cells_by_kind[CellUsability.SMALL]),
         closed=len(cells_by_kind[CellUsability.CLOSED]),
         unknown=len(cells_by_kind[CellUsability.UNKNOWN]),
-        broken_by=tuple(FragmentingPool(cluster, pool, count) for (cluster, pool), count in ranked),
+        broken_by=tuple(FragmentingPool(cluster, pool, counts[cluster, pool]) for cluster, pool in ranked),
         broken_vcpus=broken_vcpus,
         broken_memory_gib=broken_memory,
         stranded_cells=len(stranded),
