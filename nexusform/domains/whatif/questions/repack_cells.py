@@ -74,7 +74,7 @@ class CellCatalogue:
     """
 
     def __init__(self, vm_classes: Sequence[VmClass], sku: VmSku) -> None:
-        """Give equal numbers to the sizes of classes with equal shares. `sku` is the SKU of the demand."""
+        """Assign a number to each size of VMs: classes with equal shares have one. `sku` is the SKU of the demand."""
         self._vm_classes = vm_classes
         self._sku = sku
         # Cached patterns by layouts, numbers of sizes, and disk.
@@ -95,7 +95,7 @@ class CellCatalogue:
         cache_key = (splits, sizes, disk)
         patterns = self._patterns.get(cache_key)
         if patterns is None:
-            remains = [frozenset({cells}) for cells in splits]  # before any addition
+            remains = [frozenset({cells}) for cells in splits]  # by split: the possible free cells, one without VMs
             # Sizes without capacity for one VM in every split need no search.
             fitting_sizes = [size for size in sizes if _subtract_vm_share(remains, None, self.sizes[size]) is not None]
             fitting_sizes.sort(key=lambda size: (-self.sizes[size].memory, size))  # largest memory first
@@ -129,8 +129,8 @@ class CellCatalogue:
             free = key.free
             for (group, _), count in group_counts:
                 free = free.subtract(group_skus[group], -count)  # adds the shares of the leaving VMs
-            for number in leaving_indexes:
-                free = free.subtract(spanning[number], -1)
+            for index in leaving_indexes:
+                free = free.subtract(spanning[index], -1)
             leaving = tuple((group, count) for (group, _), count in group_counts if count)
             pods = sum(sum(all_pods[:count]) for (_, all_pods), count in group_counts)  # VMs with the fewest leave
             yield from self._list_arrival_options(key, free, leaving, pods, leaving_indexes, arrivals)

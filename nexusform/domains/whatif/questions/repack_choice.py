@@ -97,7 +97,7 @@ class _ChoiceBuilder(Struct):
     arrival_shares: dict[tuple[str, int], int] = {}
 
     def add_vm_to_recreate(self, source: MovableVm) -> None:
-        """Add a VM to re-create."""
+        """Add a VM to re-create. Its pool counts as affected from now on."""
         self.sources[source.handle] = source
         self._affected_pools.add(source.pool)
 
@@ -114,8 +114,8 @@ class _ChoiceBuilder(Struct):
                 self._cells_by_capacity.setdefault(capacity, []).append(position)
 
     def assign_options(self, unit: OptionUse, options: Sequence[CellChange], cleared: set[str]) -> None:
-        """Apply each option to a separate cell of the unit (equal cells). If its cells are linked to those of one
-        machine, use them in order of machines, so that all shares of a multi-cell VM are on one. Else use the cheapest.
+        """Apply each option to a separate cell of the unit (equal cells). If the unit is of a type of machines, use its
+        cells in the order of the machines: all shares of a multi-cell VM are on one then. Else use the cheapest cells.
         """
         cells = list(unit.cells)
         if unit.machines != ANY_MACHINE:  # the number of a type of equal machines: their cells are linked

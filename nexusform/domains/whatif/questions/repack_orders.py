@@ -454,8 +454,8 @@ def _compute_machine_costs(
 def _compute_cell_costs(
     free: FreeCell, movable: Iterable[tuple[int, int, int]], share: FreeCell, maximum: int
 ) -> list[int]:
-    """Compute lower bounds of the VMs to move out of a cell for 0, 1, 2 ... free slots of `share`, while possible: the
-    largest of three numbers. Each is the fewest VMs to move (largest first) for vCPUs, memory or VFs alone.
+    """Compute lower bounds of the VMs to move out of a cell for 0, 1, 2 ... free slots of `share`, while possible. A
+    bound is the largest of three numbers: the fewest VMs (largest first) for vCPUs, for memory, and for VFs alone.
     """
     shares = list(movable)
     costs = [0]

@@ -166,7 +166,7 @@ class RepackProgram:
 
     @property
     def size_numbers_by_class(self) -> Sequence[int]:
-        """Size number of each VM class."""
+        """Number of the size of each VM class, by the number of the class."""
         return self._catalogue.size_numbers_by_class
 
     @property
@@ -273,7 +273,7 @@ class RepackProgram:
 
     def _add_multi_cell_arrivals(self, number: int, first: RepackMachine, size: int) -> None:
         """Add a column per class of multi-cell VMs accepted by `size` equal machines of type `number`: how many arrive.
-        A VM of the demand counts for the demand. Any other one is a slot for a re-created VM. `first` is any machine.
+        A VM of the demand counts for the demand. Any other one adds a slot for a re-created VM. `first` is any machine.
         """
         program = self._program
         for vm_class, sku in self._arrivals:
@@ -382,7 +382,7 @@ class RepackProgram:
     def _build_capacity_change(
         self, before: CellPatterns | None, after: CellPatterns | None
     ) -> list[tuple[int, float]]:
-        """Build the row entries of a cell giving up a capacity (+1) and gaining another (-1); None for no capacity."""
+        """Build the row entries of a changed cell: one less with capacity `before` (+1), one more with `after` (-1)."""
         if before == after:
             return []
         entries = []

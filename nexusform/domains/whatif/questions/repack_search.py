@@ -136,7 +136,7 @@ class _ProgramRefinement:
         self._greedy: RepackWindowSequence | None = None  # the answer if time runs out before the program has one
 
     def search(self, *, searches_orders: bool) -> tuple[RepackAttempt, RepackWindowSequence | None]:
-        """Search windows (None: none found). With `searches_orders`, also try all orders on a small site."""
+        """Return the attempt, and windows or None. With `searches_orders`, also try all orders on a small site."""
         if self._time_budget.seconds_left is not None:  # with a limit: have an answer if time runs out
             self._greedy = self._find_windows_greedily(self._time_budget.split(_GREEDY_SHARE))
         sequence, is_impossible = self._search_program()  # sets self._bound, the lower bound of re-creations
