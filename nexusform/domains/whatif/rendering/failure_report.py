@@ -32,8 +32,8 @@ def build_failure_report(failure: Failure, origin: str) -> Report:
     """Build the report: VMs down and remaining, commands, and re-created VMs."""
     sections: list[Section] = []
     if failure.pools:
-        rows = tuple(Row(build_pool_cells(pool), pool.is_lost) for pool in failure.pools)
-        table = Table(("cluster", "pool", "down", "up", ""), rows, frozenset({2}))
+        rows = tuple(Row(build_pool_cells(pool), is_finding=pool.is_lost) for pool in failure.pools)
+        table = Table(("cluster", "pool", "down", "up", ""), rows, figures=frozenset({2}))
         sections.append(Section("Pools during the failure", table=table, is_finding=table.has_findings))
     if failure.workloads:
         table = build_workload_table(failure.workloads, is_drained=False)
@@ -68,9 +68,9 @@ def _build_recreation_section(failure: Failure) -> Section:
         racks = sorted(vms_by_rack, key=str.encode)
         rack_texts = [rack if vms_by_rack[rack] == 1 else f"{vms_by_rack[rack]} in {rack}" for rack in racks]
         cells = (pool.cluster, pool.pool, f"{fit} of {len(pool.vms)}", format_list(rack_texts))
-        rows.append(Row(cells, missing.maximum > 0))
+        rows.append(Row(cells, is_finding=missing.maximum > 0))
     reasons = tuple(f"{pool.cluster}/{pool.pool}: {pool.reason}" for pool in failure.recreations if pool.reason)
-    table = Table(("cluster", "pool", "fit", "racks"), tuple(rows), frozenset({2}))
+    table = Table(("cluster", "pool", "fit", "racks"), tuple(rows), figures=frozenset({2}))
     return Section("Re-created VMs (predicted)", reasons, table=table, is_finding=table.has_findings)
 
 
@@ -152,7 +152,7 @@ def _build_node_deletion_section(failure: Failure) -> Section:
         commands.append(f"# {deletion.cluster} ({format_count(len(deletion.nodes), 'node')}{note})")
         commands.append(deletion.command)
     title = "Delete these nodes to have Azure re-create them elsewhere"
-    return Section(title, tuple(lines), tuple(commands))
+    return Section(title, tuple(lines), commands=tuple(commands))
 
 
 def build_failure_runbook(failure: Failure) -> list[str]:
@@ -200,7 +200,7 @@ def _build_location_section(pool: RecreatedPool) -> Section:
     for replacement in pool.vms:
         vm, location = replacement.vm, replacement.placement
         location_text = format_short_location(location) if location is not None else "no capacity"
-        rows.append(Row((vm.name, format_short_location(vm.placement), location_text), location is None))
+        rows.append(Row((vm.name, format_short_location(vm.placement), location_text), is_finding=location is None))
     table = Table(("node", "was on", "re-created on"), tuple(rows))
     return Section(f"{pool.cluster}/{pool.pool}", table=table, is_folded=True, is_finding=pool.missing > 0)
 

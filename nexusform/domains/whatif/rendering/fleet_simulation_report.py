@@ -143,7 +143,7 @@ def _build_placement_row(placement: PlacementOutcome) -> Row:
         format_list(placement.lost, 4),
         note,
     )
-    return Row(cells, placement.has_findings)
+    return Row(cells, is_finding=placement.has_findings)
 
 
 def _build_reason_section(simulation: FleetSimulation) -> Iterator[Section]:
@@ -205,10 +205,10 @@ def _build_pod_section(simulation: FleetSimulation) -> Iterator[Section]:
             removed = sum(row.target is None for row in pods)
             pending = len(pods) - added - removed
             cells = (cluster, workload, str(added or ""), str(removed or ""), str(pending or ""))
-            rows.append(Row(cells, pending > 0))
+            rows.append(Row(cells, is_finding=pending > 0))
         reasons |= {f"{row.object}: {row.reason}": None for row in placement.pending}
     if rows:
-        table = Table(("cluster", "workload", "come", "go", "have no node"), tuple(rows), frozenset({2, 3, 4}))
+        table = Table(("cluster", "workload", "come", "go", "have no node"), tuple(rows), figures=frozenset({2, 3, 4}))
         lines = tuple(reasons)[:_MAX_PODS]
         yield Section("Pods", lines, table=table, is_finding=table.has_findings)
 

@@ -34,7 +34,7 @@ def build_repack_report(repack: RepackResult, origin: str) -> Report:
             elif constraint.undecided:
                 answer = "not decided"
             constraint_rows.append(Row((constraint.loosened_by, answer, recreations)))
-        table = Table(("loosened", "fits then", "re-creations"), tuple(constraint_rows), frozenset({2}))
+        table = Table(("loosened", "fits then", "re-creations"), tuple(constraint_rows), figures=frozenset({2}))
         sections.append(Section("Blocking constraints (each tested alone)", table=table))
     for number, window in enumerate(repack.windows, 1):
         sections.append(_build_window_section(repack, window, number))

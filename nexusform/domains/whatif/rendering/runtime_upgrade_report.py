@@ -43,7 +43,7 @@ def build_runtime_upgrade_report(upgrades: Sequence[RuntimeUpgrade], origin: str
         verdicts = [verdict for verdict in upgrade.verdicts if verdict.total]  # of pools with VMs
         rows = tuple(map(_build_verdict_row, verdicts))
         heads = ("cluster", "pool", "VMs", "min up", "down in waves", "verdict")
-        table = Table(heads, rows, frozenset({2, 3}))
+        table = Table(heads, rows, figures=frozenset({2, 3}))
         sections.append(Section(f"{prefix}Verdict by pool", table=table, is_finding=upgrade.is_availability_lost))
         if 0 < len(upgrade.waves) <= _MAX_WAVES:  # the table has a column for each
             sections.append(_build_vms_up_section(upgrade, verdicts, prefix))
@@ -57,7 +57,7 @@ def build_runtime_upgrade_report(upgrades: Sequence[RuntimeUpgrade], origin: str
     names = format_list(upgrade.site_id for upgrade in upgrades)
     has_findings = any(upgrade.has_findings for upgrade in upgrades)
     title = f"Runtime upgrade of {names} ({origin})"
-    return Report(title, _build_summary(upgrades), has_findings, tuple(facts), tuple(sections))
+    return Report(title, _build_summary(upgrades), has_findings, facts=tuple(facts), sections=tuple(sections))
 
 
 def _build_summary(upgrades: Sequence[RuntimeUpgrade]) -> str:
@@ -199,7 +199,7 @@ def _build_verdict_row(verdict: PoolUpgradeVerdict) -> Row:
         result = f"{result}: no node left"
     pool_name = _POOL_NAMES.get(verdict.kind, verdict.pool)
     cells = (verdict.cluster, pool_name, f"{verdict.total:,}", fewest, waves, result)
-    return Row(cells, verdict.outcome is PoolOutcome.LOST)
+    return Row(cells, is_finding=verdict.outcome is PoolOutcome.LOST)
 
 
 def _build_vms_up_section(upgrade: RuntimeUpgrade, verdicts: Iterable[PoolUpgradeVerdict], prefix: str) -> Section:
@@ -217,10 +217,10 @@ def _build_vms_up_section(upgrade: RuntimeUpgrade, verdicts: Iterable[PoolUpgrad
         counts = [wave_texts.get((verdict.cluster_id, verdict.pool), ".") for wave_texts in count_texts]
         pool_name = _POOL_NAMES.get(verdict.kind, verdict.pool)
         cells = (verdict.cluster, pool_name, f"{verdict.total:,}", *counts)
-        rows.append(Row(cells, verdict.outcome is PoolOutcome.LOST))
+        rows.append(Row(cells, is_finding=verdict.outcome is PoolOutcome.LOST))
     heads = ("cluster", "pool", "VMs", *(str(wave.number) for wave in upgrade.waves))
     legend = ". = all up; ! = quorum lost, or no node left." if upgrade.is_availability_lost else ". = all up."
-    table = Table(heads, tuple(rows), frozenset(range(2, len(heads))))
+    table = Table(heads, tuple(rows), figures=frozenset(range(2, len(heads))))
     return Section(f"{prefix}VMs up in each wave", (legend,), table=table)
 
 
@@ -235,8 +235,8 @@ def _build_wave_section(wave: UpgradeWave, prefix: str) -> Section:
     lines = []
     if wave.unmanaged_vms:
         lines.append(f"Outside nexusform: {format_list(wave.unmanaged_vms)} down.")
-    rows = tuple(Row(build_pool_cells(pool), pool.is_lost) for pool in wave.pools)
-    table = Table(("cluster", "pool", "down", "up", ""), rows, frozenset({2})) if rows else None
+    rows = tuple(Row(build_pool_cells(pool), is_finding=pool.is_lost) for pool in wave.pools)
+    table = Table(("cluster", "pool", "down", "up", ""), rows, figures=frozenset({2})) if rows else None
     return Section(title, tuple(lines), table=table, is_folded=True, is_finding=wave.is_lost)
 
 
@@ -324,9 +324,9 @@ def build_workload_table(impacts: Iterable[WorkloadImpact], *, is_drained: bool)
         figures = (impact.before, impact.at_once, impact.running, impact.pending)
         cluster_name = impact.cluster_id.rpartition("/")[2]  # of <site>/<name>
         cells = (cluster_name, impact.workload, *map(str, figures), outcome.value)
-        rows.append(Row(cells, outcome is WorkloadOutcome.LOST))
+        rows.append(Row(cells, is_finding=outcome is WorkloadOutcome.LOST))
     heads = ("cluster", "workload", "ran", "at once", "then", "Pending", "")
-    return Table(heads, tuple(rows), frozenset({2, 3, 4, 5}))
+    return Table(heads, tuple(rows), figures=frozenset({2, 3, 4, 5}))
 
 
 def build_pending_lines(impacts: Sequence[WorkloadImpact]) -> list[str]:
@@ -354,9 +354,9 @@ def build_verdict_section(verdicts: Sequence[WorkloadVerdict], prefix: str) -> S
         cluster_name = verdict.cluster_id.rpartition("/")[2]  # of <site>/<name>
         cells = (cluster_name, verdict.workload, *map(str, pods))
         is_lost = verdict.outcome is WorkloadOutcome.LOST
-        rows.append(Row((*cells, format_spans(verdict.waves) or "-", outcome_text), is_lost))
+        rows.append(Row((*cells, format_spans(verdict.waves) or "-", outcome_text), is_finding=is_lost))
     heads = ("cluster", "workload", "pods", "at once", "then", "Pending", "waves", "verdict")
-    table = Table(heads, tuple(rows), frozenset({2, 3, 4, 5}))
+    table = Table(heads, tuple(rows), figures=frozenset({2, 3, 4, 5}))
     lines = [_COLUMN_NOTE]
     if not all(verdict.is_certain for verdict in verdicts):
         lines.append("* kube-scheduler picks randomly among equal nodes: this is one possible outcome.")

@@ -191,7 +191,7 @@ def _build_rebalance_sections(result: RebalanceResult, evictions: str, taints: s
             targets = list_newly_picked_clusters(result, str(item.address))
             cells = (str(number), item.placement, item.cluster, ", ".join(targets) or "no cluster", item.policy.value)
             rows.append(Row(cells))
-        yield Section("Evictions, in this order", table=Table(_EVICTION_COLUMNS, tuple(rows), frozenset({0})))
+        yield Section("Evictions, in this order", table=Table(_EVICTION_COLUMNS, tuple(rows), figures=frozenset({0})))
         yield Section("Proof", (describe_minimality_proof(result),))
         if taints:
             yield Section("Taints (override file)", (_explain_taints(result),), code=CodeBlock(taints, "hcl"))
