@@ -299,7 +299,7 @@ def simulate_member_edits(snapshot: FleetSnapshot, edits: Sequence[MemberEdit]) 
     baseline = _run_scheduling(snapshot, snapshot.members.members, drained=())
     result = _run_scheduling(snapshot, members, drained)
     baseline_details = {(diagnostic.id, diagnostic.detail) for diagnostic in baseline.diagnostics}
-    new_diagnostics = [
+    new_diagnostics = [  # without those contained in the answer as data
         diagnostic
         for diagnostic in result.diagnostics
         if (diagnostic.id, diagnostic.detail) not in baseline_details and diagnostic.id not in _WARNINGS_AS_DATA

@@ -206,8 +206,8 @@ def _upgrade_cluster(
         # The cluster as the previous hop left it.
         cluster = next(candidate for candidate in site.clusters if candidate.id == requested.id)
         upgrade = simulate_kubernetes_upgrade(site, cluster, pods.get(cluster.id))
-        needs_bundle = has_etcd_gap(start, end)  # an intermediate version bundle
-        available = select_available_versions(end, site.versions)
+        needs_bundle = has_etcd_gap(start, end)  # etcd may fail without another version bundle in between
+        available = select_available_versions(end, site.versions)  # None: not captured
         supported_until = max((site.supported_until.get(version, "") for version in available or ()), default="")
         hops.append(ClusterUpgradeHop(str(start), end, upgrade, needs_bundle, available, supported_until))
         site = _apply_upgrade(site, cluster, upgrade)

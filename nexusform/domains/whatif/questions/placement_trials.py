@@ -198,7 +198,7 @@ class _EvictionSearch(Struct):
         """Return the first set of evictions to let all pods in scope run, and the outcome of its plan. Return None and
         an empty outcome if there is none. Smaller sets come first.
         """
-        goals = [row for row in self.before.waiting if self.request.is_binding_in_scope(row)]  # to have no waiting pods
+        goals = [row for row in self.before.waiting if self.request.is_binding_in_scope(row)]  # their pods must run
         # Clusters with pods waiting for capacity, not for other pods.
         crowded = {row.cluster for row in goals if not any(rule in row.reason for rule in _POD_RULES)}
         # PickAll last: such a placement gets no other cluster for an evicted one.
@@ -219,7 +219,7 @@ class _EvictionSearch(Struct):
 
     def _find_working_trial(self, group: tuple[EvictionCandidate, ...]) -> tuple[EvictionProposal | None, TrialOutcome]:
         """Return the first order of these evictions with a successful plan and no interruption, and the outcome of the
-        plan. Clusters otherwise picked again are tainted. If there is no such order, return None and any outcome.
+        plan. Clusters otherwise picked again are tainted. Without such an order, return None; the outcome is not used.
         """
         for order in permutations(group):
             trial = EvictionProposal(order)
