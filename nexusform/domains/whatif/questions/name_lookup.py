@@ -158,7 +158,7 @@ def _parse_mix_part(text: str, skus: Collection[str]) -> tuple[int, str]:
     # A SKU of the user's own may be called "2xlarge".
     if text in skus:
         return 1, text
-    match = _PART.fullmatch(text)
+    match = _PART.fullmatch(text)  # groups: the digits or None, and the SKU
     if match is None or text.isdigit():  # a count without a SKU
         return 0, ""
     digits = match.group(1) or "1"

@@ -63,7 +63,7 @@ class EvictionCandidate(Struct, frozen=True):
     @property
     def name(self) -> str:
         """Name of the eviction's block and of its object on the hub: `rebalance-web-member-1`."""
-        return _NO_NAME.sub("-", f"rebalance-{self.placement}-{self.cluster}").lower()
+        return _NO_NAME.sub("-", f"rebalance-{self.placement}-{self.cluster}").lower()  # - for invalid characters
 
 
 class EvictionProposal(Struct, frozen=True):

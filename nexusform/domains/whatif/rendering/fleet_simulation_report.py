@@ -116,7 +116,7 @@ def _build_other_placements_line(simulation: FleetSimulation, row_count: int) ->
     unfulfilled = sum(
         not placement.after.is_fulfilled
         for placement in simulation.placements
-        if not (_has_cluster_changes(placement) or placement.has_findings)
+        if not (_has_cluster_changes(placement) or placement.has_findings)  # it has no row
     )
     if unfulfilled:
         text += f"; {unfulfilled:,} of them not fulfilled, as before"

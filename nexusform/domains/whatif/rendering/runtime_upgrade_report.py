@@ -158,7 +158,7 @@ def _describe_versions(runtime: RuntimeVersion | None) -> Iterable[str]:
 def _describe_abort_conditions(upgrade: RuntimeUpgrade) -> Iterable[str]:
     """Describe the conditions of an abort."""
     options = upgrade.options
-    sizes: dict[str, int] = {}
+    sizes: dict[str, int] = {}  # number of machines by rack
     for wave in upgrade.waves:
         sizes[wave.rack] = sizes.get(wave.rack, 0) + len(wave.machines)
     max_failed_by_rack = {rack: options.compute_max_failed(size) for rack, size in sizes.items()}
