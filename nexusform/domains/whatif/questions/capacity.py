@@ -68,7 +68,7 @@ class SkuCapacity(Struct, frozen=True):
 
     @property
     def worst_rack(self) -> str:
-        """Name of the rack to lose with the fewest VMs fitting on the others: the first by name; "" without racks."""
+        """Name of the worst rack to lose: the fewest VMs fit on the others. The first one by name; "" without racks."""
         return min(self.without_rack, key=lambda rack: self.without_rack[rack].minimum, default="")
 
     @property
