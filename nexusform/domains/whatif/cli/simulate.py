@@ -76,8 +76,8 @@ def run_question(
     build_answer: Callable[[Snapshot, SimulationInput], Answer],
     open_input: Callable[[CommandContext, str], SimulationInput] = open_snapshot,
 ) -> int:
-    """Read the input, answer the question and print the answer, or diagnostics (`is_aside`: not on stdout, if it is for
-    a document only). Return the exit code.
+    """Read the input, answer the question and print the answer, or diagnostics. If stdout is for a document only,
+    warnings go to stderr (`is_aside`). Return the exit code.
     """
     screen = flags.view.create_screen()
     try:
