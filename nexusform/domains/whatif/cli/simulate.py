@@ -66,10 +66,6 @@ class SimulationFlags(Struct, frozen=True, kw_only=True):
     variables: tuple[tuple[str, str], ...] = declare_variable_flags()
     view: ViewFlags = declare_flag_group(ViewFlags)
 
-    def create_context(self) -> CommandContext:
-        """Create the context of the command."""
-        return create_context(self.state, self.variables)
-
 
 def run_question(
     flags: SimulationFlags,
@@ -80,8 +76,9 @@ def run_question(
     warnings go to stderr (`is_aside`). Return the exit code.
     """
     screen = flags.view.create_screen()
+    context = create_context(flags.state, flags.variables)
     try:
-        inputs = open_input(flags.create_context(), flags.answer.plan)
+        inputs = open_input(context, flags.answer.plan)
     except UnreadableInput as problem:
         screen.print_diagnostics(problem.diagnostics, problem.sources, is_aside=flags.answer.is_document)
         return 1
@@ -89,7 +86,7 @@ def run_question(
     try:
         answer = build_answer(inputs.snapshot, inputs)
     except DiagnosticsError as rejection:
-        diagnostics, sources = locate_diagnostics(flags.create_context(), rejection.diagnostics)
+        diagnostics, sources = locate_diagnostics(context, rejection.diagnostics)
         screen.print_diagnostics(diagnostics, {**inputs.sources, **sources})
         return 1
     return write_answer(answer, flags.answer, screen)

@@ -39,23 +39,12 @@ def build_repack_report(repack: RepackResult, origin: str) -> Report:
     for number, window in enumerate(repack.windows, 1):
         sections.append(_build_window_section(repack, window, number))
         if window.pods:
-            rows: list[Row] = []
-            for pod in window.pods[:_MAX_PODS]:
-                meanwhile = pod.meanwhile or "none: waits"
-                if pod.meanwhile and not pod.is_certain:
-                    meanwhile = f"{pod.meanwhile} (one outcome)"
-                rows.append(Row((pod.pod, pod.old_node, meanwhile, pod.final_node or "Pending")))
-            hidden_count = len(window.pods) - len(rows)
-            lines = (f"And {format_count(hidden_count, 'more pod')}; JSON contains all.",) if hidden_count else ()
-            table = Table(("pod", "leaves", "meanwhile on", "then on"), tuple(rows))
-            sections.append(Section(f"Pods of window {number}", lines, table=table))
-    if repack.windows:
-        line = (
-            f"Before: {repack.fits_now} of {repack.request.sku.title}; afterwards at least "
-            f"{repack.request.want:,}, after the uncordon."
-        )
-        sections.append(Section("Room", (line,)))
+            sections.append(_build_pod_section(window, number))
     request = repack.request
+    if repack.windows:
+        free_now = f"{repack.fits_now} of {request.sku.title}"
+        line = f"Before: {free_now}; afterwards at least {request.want:,}, after the uncordon."
+        sections.append(Section("Room", (line,)))
     zones = "" if request.zones is None else f" in zones {', '.join(sorted(request.zones, key=str.encode))}"
     return Report(
         title=f"Room for {request.want:,} more {request.sku.title}{zones} on {repack.site.id} ({origin})",
@@ -176,6 +165,20 @@ def _build_window_section(repack: RepackResult, window: RepackWindow, number: in
     lines = (f"Cordoned meanwhile: {format_list(window.cordons, _MAX_CORDONS)}.",) if window.cordons else ()
     title = f"Window {number} of {len(repack.windows)}"
     return Section(title, lines, commands=tuple(build_window_commands(repack, window, number)), table=table)
+
+
+def _build_pod_section(window: RepackWindow, number: int) -> Section:
+    """Build the section of the pods moved in a window: their nodes before, meanwhile, and afterwards."""
+    rows: list[Row] = []
+    for pod in window.pods[:_MAX_PODS]:
+        meanwhile = pod.meanwhile or "none: waits"
+        if pod.meanwhile and not pod.is_certain:
+            meanwhile = f"{pod.meanwhile} (one outcome)"
+        rows.append(Row((pod.pod, pod.old_node, meanwhile, pod.final_node or "Pending")))
+    hidden_count = len(window.pods) - len(rows)
+    lines = (f"And {format_count(hidden_count, 'more pod')}; JSON contains all.",) if hidden_count else ()
+    table = Table(("pod", "leaves", "meanwhile on", "then on"), tuple(rows))
+    return Section(f"Pods of window {number}", lines, table=table)
 
 
 def build_window_commands(repack: RepackResult, window: RepackWindow, number: int) -> Iterable[str]:
