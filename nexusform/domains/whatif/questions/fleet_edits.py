@@ -135,8 +135,9 @@ def _parse_setting_edit(verb: MemberEditKind, text: str) -> MemberEdit | None:
     is_removal = setting.endswith("-") and "=" not in setting
     setting = setting.removesuffix("-" if is_removal else "").removesuffix(effect)
     key, equals, value = setting.partition("=")
-    # A taint may not have another effect (left in `setting`). A label or property must have a value to be set.
-    is_valid = ":" not in setting if is_taint else is_removal or bool(equals)
+    has_other_effect = ":" in setting  # of a taint: NoSchedule was removed above
+    has_needed_value = is_removal or bool(equals)  # a label or property must have a value to be set
+    is_valid = not has_other_effect if is_taint else has_needed_value
     return MemberEdit(verb, member, key, None if is_removal else value) if member and key and is_valid else None
 
 

@@ -34,7 +34,8 @@ def find_only_site(snapshot: Snapshot, text: str) -> SiteSnapshot:
     if text:
         return find_site(snapshot, text)
     if len(snapshot.sites) == 1:
-        return next(iter(snapshot.sites.values()))
+        [site] = snapshot.sites.values()
+        return site
     detail = (
         f"There are {len(snapshot.sites)} sites. Select one with -site=ID: {format_list(snapshot.sites, _MAX_NAMES)}."
     )

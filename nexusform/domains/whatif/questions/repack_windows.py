@@ -240,7 +240,7 @@ class _RepackSequenceBuilder:
         """
         if self._strategy is _WindowStrategy.AT_ONCE:
             return self._select_all_allowed(remaining)
-        turn = min(self._compute_turn(source) for source in remaining)
+        turn = min(map(self._compute_turn, remaining))
         remaining = [source for source in remaining if self._compute_turn(source) == turn]
         if self._strategy is _WindowStrategy.BY_TURNS and turn == _RETURN_TURN:  # returning VMs move at once
             return self._select_all_allowed(remaining)

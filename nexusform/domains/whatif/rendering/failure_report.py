@@ -90,20 +90,22 @@ def build_failure_summary(failure: Failure) -> str:
     losses += [f"no pod of {impact.workload} runs" for impact in failure.lost_workloads]
     clauses = [down_text, format_list(losses, 4) if losses else "every control plane keeps its quorum"]
     if failure.recreations:
-        # Describe if every node has capacity elsewhere, and how certain that is.
-        missing = failure.missing if failure.samples is None else failure.samples.missing_count.maximum
-        if not missing:
-            capacity = "every node fits elsewhere"
-        elif failure.samples is None or failure.samples.missing_count.is_exact:
-            capacity = f"{format_count(missing, 'VM')} {select_word_form(missing, 'fits', 'fit')} nowhere else"
-        else:
-            sample_counts = failure.samples.numa_sampling
-            capacity = (
-                f"{failure.samples.missing_count} VMs fit nowhere else; everything fits in "
-                f"{sample_counts.fitting_count:,} of {sample_counts.sample_count:,} samples (NUMA use unknown)"
-            )
-        clauses.append(capacity)
+        clauses.append(_describe_capacity_elsewhere(failure))
     return "; ".join(clauses) + "."
+
+
+def _describe_capacity_elsewhere(failure: Failure) -> str:
+    """Describe if every re-created node has capacity elsewhere, and how certain that is if NUMA cells are unknown."""
+    samples = failure.samples
+    missing = failure.missing if samples is None else samples.missing_count.maximum
+    if not missing:
+        return "every node fits elsewhere"
+    if samples is None or samples.missing_count.is_exact:
+        return f"{format_count(missing, 'VM')} {select_word_form(missing, 'fits', 'fit')} nowhere else"
+    return (
+        f"{samples.missing_count} VMs fit nowhere else; everything fits in {samples.numa_sampling.fitting_count:,} of "
+        f"{samples.numa_sampling.sample_count:,} samples (NUMA use unknown)"
+    )
 
 
 def _describe_recovery(failure: Failure) -> Iterable[str]:

@@ -227,11 +227,8 @@ def _build_vms_up_section(upgrade: RuntimeUpgrade, verdicts: Iterable[PoolUpgrad
 def _build_wave_section(wave: UpgradeWave, prefix: str) -> Section:
     """Build the section of pools with VMs down in one wave."""
     batch_text = "" if wave.batches == 1 else f", part {wave.batch} of {wave.batches}"
-    title = (
-        f"{prefix}Wave {wave.number}: {wave.rack}{batch_text}, "
-        f"{format_count(len(wave.machines), 'machine')}, "
-        f"{format_count(wave.vm_count, 'VM')} down"
-    )
+    counts_text = f"{format_count(len(wave.machines), 'machine')}, {format_count(wave.vm_count, 'VM')} down"
+    title = f"{prefix}Wave {wave.number}: {wave.rack}{batch_text}, {counts_text}"
     lines = []
     if wave.unmanaged_vms:
         lines.append(f"Outside nexusform: {format_list(wave.unmanaged_vms)} down.")
@@ -276,13 +273,11 @@ _LOST: Final = RecordForm(WorkloadImpact, "budgets=blocking_budgets pods=moves",
 _WORKLOAD_VERDICT: Final = RecordForm(
     WorkloadVerdict,
     "cluster_id workload replicas fewest_at_once=minimum_at_once fewest_running=minimum_running "
-    "most_pending=maximum_pending waves verdict=outcome "
-    "certain=is_certain budgets=blocking_budgets",
+    "most_pending=maximum_pending waves verdict=outcome certain=is_certain budgets=blocking_budgets",
 )
 _POOL_VERDICT: Final = RecordForm(
     PoolUpgradeVerdict,
-    "cluster_id pool control_plane=is_control_plane vms=total fewest_up=minimum_up quorum? waves "
-    "lost_in_waves "
+    "cluster_id pool control_plane=is_control_plane vms=total fewest_up=minimum_up quorum? waves lost_in_waves "
     "verdict=outcome",
 )
 _STOP: Final = RecordForm(

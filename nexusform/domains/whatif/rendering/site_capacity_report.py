@@ -232,9 +232,8 @@ _ZONE: Final = RecordForm(
 _SKU: Final = RecordForm(
     SkuCapacity,
     "vm_sku_name=sku.name [sriov_vfs=sku.vfs] more=current.minimum "
-    "more_with_planned_racks=with_planned.minimum "
-    "more_with_any_one_rack_lost=with_one_rack_down.minimum worst_rack? left_over=. zones "
-    "rack_lost=without_rack *now=current with_planned_racks=with_planned "
+    "more_with_planned_racks=with_planned.minimum more_with_any_one_rack_lost=with_one_rack_down.minimum "
+    "worst_rack? left_over=. zones rack_lost=without_rack *now=current with_planned_racks=with_planned "
     "with_any_one_rack_lost=with_one_rack_down with_rack_lost=without_rack",
     left_over="vcpus=unusable_vcpus.maximum memory_gib=unusable_memory_gib.maximum",
     zones=_ZONE,
