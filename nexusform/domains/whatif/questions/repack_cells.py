@@ -150,6 +150,7 @@ class CellCatalogue:
         """
 
         def build_change(remaining_cell: FreeCell, demand: int = 0, arrival: int | None = None) -> CellChange:
+            """Build the change of these VMs with this capacity left in the cell."""
             capacity = self.find_cell_capacity(((remaining_cell,),), key)  # one possible layout, of one cell
             return CellChange(leaving, demand, capacity, pods, arrival=arrival, spanning=leaving_indexes)
 

@@ -215,6 +215,7 @@ def build_window_commands(repack: RepackResult, window: RepackWindow, number: in
 
 
 def _get_address(repack: RepackResult, step: RepackStep) -> str:
+    """Return the address of the resource with the re-created VM."""
     return str(repack.site.pools[step.source.pool].address)
 
 
@@ -246,8 +247,7 @@ _FIGURES: Final = RecordForm(
     RepackResult,
     "site_id=site.id vm_sku_name=request.sku.name availability_zones=request.zones status want=request.want "
     "fits_now=fits_now.minimum fits_now_bounds=fits_now recreations bound most=maximum "
-    "pods_restarted=pod_restarts pools=pool_count "
-    "windows=. windows_bound=minimum_windows",
+    "pods_restarted=pod_restarts pools=pool_count windows=. windows_bound=minimum_windows",
     availability_zones=lambda zones: sorted(zones, key=str.encode),
     fits_now_bounds=INTERVAL_FORM,
     windows=lambda repack: len(repack.windows),

@@ -53,6 +53,7 @@ def _build_summary(answer: CapacityAnswer) -> str:
 
 
 def _format_sku_mix(parts: Iterable[SkuCount]) -> str:
+    """Format one set of a mix: `3 x NC_P46_224_v1 + 1 x NC_G6_28_v1`."""
     return " + ".join(f"{part.count} x {part.sku.title}" for part in parts)
 
 
