@@ -173,7 +173,6 @@ def _decode_run(block: Block, problems: list[Diagnostic]) -> RunBlock | None:
     if not check_name(label, "invalid-run-block-name", problems):
         return None
     parts = _decode_content(block.body, RUN_SCHEMA, problems)
-    arguments = parts.attributes
     option_block = find_single_block(parts.blocks, "plan_options", problems)
     options: Mapping[str, Attribute] = {}
     if option_block is not None:
@@ -186,20 +185,20 @@ def _decode_run(block: Block, problems: list[Diagnostic]) -> RunBlock | None:
     source, source_span = _decode_module_source(parts, problems)
     return RunBlock(
         name=label.value,
-        command=_decode_keyword(arguments.get("command"), ("apply", "plan"), problems),
+        command=_decode_keyword(parts.attributes.get("command"), ("apply", "plan"), problems),
         variables=_decode_variables(parts, problems),
         source=source,
         assertions=decode_condition_blocks(parts.blocks, "assert", problems),
-        expected_failures=_decode_expected_failures(arguments.get("expect_failures"), problems),
+        expected_failures=_decode_expected_failures(parts.attributes.get("expect_failures"), problems),
         overrides=_decode_overrides(parts, problems),
-        providers=_decode_providers(arguments.get("providers"), problems),
+        providers=_decode_providers(parts.attributes.get("providers"), problems),
         span=block.header_span,
         source_span=source_span or block.header_span,
         mode=mode,
         refresh=refresh,
         replace_addresses=_decode_addresses(options.get("replace"), problems),
         target_addresses=_decode_addresses(options.get("target"), problems),
-        state_key=evaluate_string(arguments.get("state_key"), problems) or "",
+        state_key=evaluate_string(parts.attributes.get("state_key"), problems) or "",
     )
 
 
@@ -261,7 +260,7 @@ def _decode_module_source(parts: BodyContent, problems: list[Diagnostic]) -> tup
 
 
 def _decode_providers(attribute: Attribute | None, problems: list[Diagnostic]) -> Mapping[str, str]:
-    """Decode the providers of a run: keys of provider blocks by replaced provider. Return {} if absent or invalid."""
+    """Decode the providers of a run: {"simulated": "simulated.other"} uses another block; {} if absent or invalid."""
     if attribute is None:
         return {}
     expression = attribute.expression
@@ -298,8 +297,8 @@ def _decode_mock(block: Block, problems: list[Diagnostic]) -> Mock | None:
     for inner in parts.blocks:
         inner_content = _decode_content(inner.body, _DEFAULTS_SCHEMA, problems)
         inner_phase = inner_content.attributes.get("override_during")
-        is_planned = (_decode_keyword(inner_phase, _PHASES, problems) if inner_phase else phase) == "plan"
-        if is_planned and inner.type == "mock_resource":
+        own_phase = _decode_keyword(inner_phase, _PHASES, problems) if inner_phase else phase  # else the provider's
+        if own_phase == "plan" and inner.type == "mock_resource":
             planned_types.add(inner.labels[0].value)
         if "defaults" in inner_content.attributes:
             defaults[inner.type][inner.labels[0].value] = inner_content.attributes["defaults"].expression
@@ -332,8 +331,7 @@ _OVERRIDE_TARGETS: Final[Mapping[str, tuple[str | None, str]]] = {
 
 def _decode_override(block: Block, problems: list[Diagnostic]) -> Override | None:
     """Decode one override; None if its target is missing or invalid, with a problem."""
-    parts = _decode_content(block.body, _OVERRIDE_SCHEMA, problems)
-    arguments = parts.attributes
+    arguments = _decode_content(block.body, _OVERRIDE_SCHEMA, problems).attributes
     target = _decode_pattern(arguments["target"].expression, problems) if "target" in arguments else None
     if target is None:
         return None

@@ -111,7 +111,7 @@ def list_run_events(file: str, run: RunBlockReport, sources: Mapping[str, Source
     document: dict[str, object] = {"path": file, "run": run.name, "progress": "complete", "status": run.status}
     if run.seconds is not None:
         document["elapsed"] = round(run.seconds * 1000)  # milliseconds
-    message = f'  "{run.name}"... {_STATUS_TEXTS[run.status][0]}'
+    message = f'  "{run.name}"... {_STATUS_TEXTS[run.status][0]}'  # (word, colour)
     yield create_event("test_run", message, time, test_run=document, **labels)
     for diagnostic in run.diagnostics:
         yield create_diagnostic_event(diagnostic, sources, time) | labels
@@ -121,7 +121,7 @@ def list_file_events(file: FileReport, time: str) -> Iterator[Event]:
     """Yield the result of a file and its diagnostics outside of runs."""
     labels = {"@testfile": file.name}
     document = {"path": file.name, "progress": "complete", "status": file.status}
-    message = f"{file.name}... {_STATUS_TEXTS[file.status][0]}"
+    message = f"{file.name}... {_STATUS_TEXTS[file.status][0]}"  # (word, colour)
     yield create_event("test_file", message, time, test_file=document, **labels)
     for diagnostic in file.diagnostics:
         yield create_diagnostic_event(diagnostic, file.sources, time) | labels

@@ -54,7 +54,7 @@ class FileResult(Struct):
 
     @property
     def status(self) -> TestStatus:
-        """Worst status of its runs."""
+        """Worst status of its runs. It is ERROR if the file itself has errors, and PASS without runs."""
         file_statuses = [TestStatus.ERROR] if has_errors(self.diagnostics) else []
         return max([*file_statuses, *(run.status for run in self.runs)], key=_RANK.index, default=TestStatus.PASS)
 
@@ -123,6 +123,7 @@ class _TestFileRunner:
     def __init__(
         self, context: CommandContext, tests: Tests, options: TestFilter, file: TestFile, clock: Clock
     ) -> None:
+        """Prepare the result of the file, its variables, and the executor of its runs."""
         self._context = context
         self._file = file
         self._clock = clock
@@ -137,7 +138,7 @@ class _TestFileRunner:
             sources=self.result.sources,
             clock=clock,
         )
-        self._modules: dict[str, Configuration] = {"": tests.configuration}
+        self._modules: dict[str, Configuration] = {"": tests.configuration}  # loaded modules by source
 
     def run(self, listener: ProgressListener) -> FileResult:
         """Run all blocks (skip those after an error), then destroy their resources."""

@@ -64,6 +64,7 @@ class RunBlockError(Exception):
     """A run failed with an error; it ends the file."""
 
     def __init__(self, diagnostics: Sequence[Diagnostic], plan: Plan | None = None) -> None:
+        """Create the error. `plan` is the plan to show, None if there is none."""
         super().__init__("the run failed")
         self.diagnostics = list(diagnostics)
         self.plan = plan
@@ -113,7 +114,7 @@ class RunBlockExecutor(Struct):
                 value, new_problems = evaluate_expression(expression, scope)
             problems += new_problems
             if value is not None:
-                variables[name] = value
+                variables[name] = value  # in `scope`, too: later expressions may refer to it
         values, new_problems = self._resolve_variables(block, configuration, scope)
         problems += new_problems
         overrides, new_problems = collect_value_overrides(self.file, block, scope)
@@ -245,7 +246,7 @@ class RunBlockExecutor(Struct):
         return RunOutcome(problems, plan, state if block.command == "apply" else None, has_failed)
 
     def _handle_failed_plan(self, block: RunBlock, session: Run, plan: Plan, problems: list[Diagnostic]) -> RunOutcome:
-        """Evaluate the assertions after expected plan errors. Raises RunBlockError for other errors and an apply."""
+        """Evaluate the assertions after expected errors. Raises RunBlockError for an apply, or errors in `problems`."""
         if not has_errors(problems) and block.command == "apply":
             problems += [d for d in plan.diagnostics if d.severity is Severity.ERROR]
             detail = (
@@ -328,14 +329,13 @@ def _evaluate_assertion(
             "The condition depends on a value that is known only after apply. Remove the value from the "
             "condition, or set command = apply."
         )
-        span = condition.condition.span
-        diagnostics.append(build_error("unknown-condition-value", detail, span, block=block.header))
+        diagnostics.append(build_error("unknown-condition-value", detail, condition.condition.span, block=block.header))
         status = "error"
     return status, diagnostics
 
 
 def _build_planned_state(session: Run, plan: Plan) -> State:
-    """Return the state after a plan (refresh-only: with the objects as read); computed values may be unknown in it."""
+    """Return the state after a plan; computed values may be unknown. After a refresh-only plan, objects are as read."""
     state = session.stored.state
     if plan.mode is Mode.REFRESH_ONLY:
         instances = dict(state.instances)

@@ -41,7 +41,7 @@ class TestFileScope(Struct, frozen=True):
     runs: Mapping[str, Value]
 
     def lookup(self, traversal: Traversal) -> LookupResult:
-        """Return the value named first in a reference, the number of steps up to it, and problems."""
+        """Return the value at the start of a reference (`var.NAME`: 1 step after the root), its steps, and problems."""
         root, name = traversal.root.name, traversal.first_name
         if root == "run":
             return lookup_run_outputs(self.runs, traversal)
@@ -54,7 +54,7 @@ class TestFileScope(Struct, frozen=True):
         else:
             detail = "A test file may only refer to var.NAME and run.NAME.OUTPUT here."
             problem = build_error("invalid-reference", detail, traversal.span)
-        return DYNAMIC_UNKNOWN, len(traversal.steps), [problem]
+        return DYNAMIC_UNKNOWN, len(traversal.steps), [problem]  # an unknown value for the whole reference
 
 
 class AssertionScope(Struct, frozen=True):
@@ -70,7 +70,7 @@ class AssertionScope(Struct, frozen=True):
         return self.inner.functions
 
     def lookup(self, traversal: Traversal) -> LookupResult:
-        """Return the value named first in a reference, the number of steps up to it, and problems."""
+        """Return the value at the start of a reference (`var.NAME`: 1 step after the root), its steps, and problems."""
         root, name = traversal.root.name, traversal.first_name
         if root == "run":
             return lookup_run_outputs(self.runs, traversal)
@@ -86,11 +86,11 @@ class AssertionScope(Struct, frozen=True):
             return self.inner.names.get_output(self.inner.instance, name), 1, []
         detail = f'No output "{name}" is declared.{suggest_name(name, declared_outputs)}'
         problem = build_error("reference-to-undeclared-output-value", detail, traversal.span)
-        return DYNAMIC_UNKNOWN, len(traversal.steps), [problem]
+        return DYNAMIC_UNKNOWN, len(traversal.steps), [problem]  # an unknown value for the whole reference
 
 
 def lookup_run_outputs(runs: Mapping[str, Value], traversal: Traversal) -> LookupResult:
-    """Return `run.NAME`: the outputs of an earlier run."""
+    """Return the outputs of an earlier run (`run.NAME`), the number of steps used by them, and problems."""
     name = traversal.first_name
     if name in runs:
         return runs[name], 1, []
@@ -269,6 +269,7 @@ class OverridingProvider:
     """
 
     def __init__(self, inner: Provider, resources: Overrides, defaults: Mapping[str, Mapping[str, Any]] | None) -> None:
+        """Wrap a provider. `defaults` are values by resource type in a mock of it, None without a mock."""
         self._inner, self._resources, self._defaults = inner, resources, defaults
         self.name = inner.name
         self.sends_changes = inner.sends_changes
@@ -299,38 +300,38 @@ class OverridingProvider:
         return None if self._defaults is None else self._defaults.get(address.type, {})
 
     def create(self, request: ChangeRequest) -> ChangeResult:
-        """Create the object. Raises ProviderProblem."""
+        """Create the object. An overridden one only gets its values. Raises ProviderProblem."""
         values = self._find_values(request.address)
         return self._inner.create(request) if values is None else _build_override_answer(request, values)
 
     def update(self, request: ChangeRequest) -> ChangeResult:
-        """Update the object. Raises ProviderProblem."""
+        """Update the object. An overridden one only gets its values. Raises ProviderProblem."""
         values = self._find_values(request.address)
         return self._inner.update(request) if values is None else _build_override_answer(request, values)
 
     def delete(self, request: ChangeRequest) -> None:
-        """Delete the object. Raises ProviderProblem."""
+        """Delete the object, unless it is overridden and so was never created. Raises ProviderProblem."""
         if self._find_values(request.address) is None:
             self._inner.delete(request)
 
     def find(self, resource_type: str, object_id: str) -> tuple[ObjectKey, Mapping[str, Any]] | None:
-        """Find an object to import with the other provider."""
+        """Find an object to import with the wrapped provider."""
         return self._inner.find(resource_type, object_id)
 
     def list_warnings(self) -> list[Problem]:
-        """Return the warnings of the other provider."""
+        """Return the warnings of the wrapped provider."""
         return self._inner.list_warnings()
 
 
 def _build_override_answer(request: ChangeRequest, answers: Mapping[str, Any]) -> ChangeResult:
-    """Return the planned values with the override values inserted."""
+    """Return the planned values with the override values (`answers`) inserted, and the paths of these."""
     values = tuple(_list_leaves(answers, path=()))
     planned = replace_unknown(request.planned or {})
     return ChangeResult(apply_answer(planned, values), tuple(path for path, _ in values))
 
 
 def _list_leaves(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
-    """Yield path and value of each part other than a mapping; an empty mapping counts as a part, except the whole."""
+    """Yield path and value of each part of nested mappings. An empty mapping is a part, unless it is the whole."""
     if isinstance(value, Mapping) and (value or not path):
         for name, part in value.items():
             yield from _list_leaves(part, (*path, name))

@@ -53,7 +53,10 @@ def repack(arguments: RepackArguments) -> int:
         arguments.question.view.create_screen().print_error(message)
         return 1
 
-    time_budget = _start_time_budget(arguments.time)  # reading the state counts, too
+    time_budget = NO_TIME_LIMIT
+    if arguments.time is not None:  # reading the state counts, too
+        end = monotonic() + arguments.time
+        time_budget = TimeBudget(lambda: end - monotonic())
 
     def build_answer(snapshot: Snapshot, inputs: SimulationInput) -> Answer:
         """Plan the repacking requested by the flags, with a report and a map."""
@@ -84,19 +87,11 @@ def repack(arguments: RepackArguments) -> int:
         result = plan_repack(site, request, inputs.pods, time_budget)
         report = build_repack_report(result, inputs.origin)
 
-        def build_plays() -> list[Playback]:
+        def build_playbacks() -> list[Playback]:
             from nexusform.domains.whatif.rendering import map_playbacks
 
             return [map_playbacks.build_repack_playback(site, result)]
 
-        return Answer("repack", inputs.origin, report, build_repack_document(result), plays=build_plays)
+        return Answer("repack", inputs.origin, report, build_repack_document(result), plays=build_playbacks)
 
     return run_question(arguments.question, build_answer)
-
-
-def _start_time_budget(seconds: int | None) -> TimeBudget:
-    """Start the time budget of the whole run."""
-    if seconds is None:
-        return NO_TIME_LIMIT
-    end = monotonic() + seconds
-    return TimeBudget(lambda: end - monotonic())

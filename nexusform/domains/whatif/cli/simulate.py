@@ -66,20 +66,19 @@ class SimulationFlags(Struct, frozen=True, kw_only=True):
     variables: tuple[tuple[str, str], ...] = declare_variable_flags()
     view: ViewFlags = declare_flag_group(ViewFlags)
 
-    def create_context(self) -> CommandContext:
-        """Create the context of the command."""
-        return create_context(self.state, self.variables)
-
 
 def run_question(
     flags: SimulationFlags,
     build_answer: Callable[[Snapshot, SimulationInput], Answer],
     open_input: Callable[[CommandContext, str], SimulationInput] = open_snapshot,
 ) -> int:
-    """Read the input, answer the question and print the answer, or diagnostics; return the exit code."""
+    """Read the input, answer the question and print the answer, or diagnostics. If stdout is for a document only,
+    warnings go to stderr (`is_aside`). Return the exit code.
+    """
     screen = flags.view.create_screen()
+    context = create_context(flags.state, flags.variables)
     try:
-        inputs = open_input(flags.create_context(), flags.answer.plan)
+        inputs = open_input(context, flags.answer.plan)
     except UnreadableInput as problem:
         screen.print_diagnostics(problem.diagnostics, problem.sources, is_aside=flags.answer.is_document)
         return 1
@@ -87,14 +86,14 @@ def run_question(
     try:
         answer = build_answer(inputs.snapshot, inputs)
     except DiagnosticsError as rejection:
-        diagnostics, sources = locate_diagnostics(flags.create_context(), rejection.diagnostics)
+        diagnostics, sources = locate_diagnostics(context, rejection.diagnostics)
         screen.print_diagnostics(diagnostics, {**inputs.sources, **sources})
         return 1
     return write_answer(answer, flags.answer, screen)
 
 
 def _select_site_or_all(snapshot: Snapshot, site: str) -> tuple[SiteSnapshot, ...]:
-    """Return the requested site, or all."""
+    """Return the site with this id, or all sites for ""."""
     from nexusform.domains.whatif.questions.name_lookup import find_site
 
     return (find_site(snapshot, site),) if site else tuple(snapshot.sites.values())
@@ -136,12 +135,12 @@ def capacity(arguments: CapacityArguments) -> int:
         capacities = [compute_site_capacity(site, skus, zones, mix) for site in sites]
         report = build_capacity_report(capacities, inputs.origin)
 
-        def build_plays() -> list[Playback]:
+        def build_playbacks() -> list[Playback]:
             from nexusform.domains.whatif.rendering import map_playbacks
 
             return list(map(map_playbacks.build_current_playback, sites))
 
-        return Answer("capacity", inputs.origin, report, build_capacity_document(capacities), plays=build_plays)
+        return Answer("capacity", inputs.origin, report, build_capacity_document(capacities), plays=build_playbacks)
 
     return run_question(arguments.question, build_answer)
 
@@ -185,14 +184,14 @@ def runtime_upgrade(arguments: RuntimeUpgradeArguments) -> int:
         upgrades = [simulate_runtime_upgrade(site, requested.resolve_for_site(site), inputs.pods) for site in sites]
         report = build_runtime_upgrade_report(upgrades, inputs.origin)
 
-        def build_plays() -> list[Playback]:
+        def build_playbacks() -> list[Playback]:
             from nexusform.domains.whatif.rendering import map_playbacks
 
             pairs = zip(sites, upgrades, strict=True)
             return [map_playbacks.build_runtime_upgrade_playback(site, upgrade) for site, upgrade in pairs]
 
         document = build_runtime_upgrade_document(upgrades)
-        return Answer("runtime-upgrade", inputs.origin, report, document, plays=build_plays)
+        return Answer("runtime-upgrade", inputs.origin, report, document, plays=build_playbacks)
 
     return run_question(arguments.question, build_answer)
 
@@ -230,7 +229,7 @@ def kubernetes_upgrade(arguments: KubernetesUpgradeArguments) -> int:
 
 
 def _build_upgrade_answer(site: SiteSnapshot, cluster: VmOwnerSnapshot, inputs: SimulationInput) -> Answer:
-    """Build the answer for one upgrade, independent of the version."""
+    """Build the answer for the upgrade of one cluster to any version: the capacity needed is the same."""
     from nexusform.domains.whatif.questions.kubernetes_upgrade import simulate_kubernetes_upgrade
     from nexusform.domains.whatif.rendering.kubernetes_upgrade_report import (
         KUBERNETES_UPGRADE,
@@ -240,13 +239,13 @@ def _build_upgrade_answer(site: SiteSnapshot, cluster: VmOwnerSnapshot, inputs: 
     upgrade = simulate_kubernetes_upgrade(site, cluster, inputs.pods.get(cluster.id))
     report = build_kubernetes_upgrade_report(upgrade, inputs.origin)
 
-    def build_plays() -> list[Playback]:
+    def build_playbacks() -> list[Playback]:
         from nexusform.domains.whatif.rendering import map_playbacks
 
         return [map_playbacks.build_kubernetes_upgrade_playback(site, upgrade)]
 
     document = KUBERNETES_UPGRADE(upgrade)
-    return Answer("kubernetes-upgrade", inputs.origin, report, document, plays=build_plays)
+    return Answer("kubernetes-upgrade", inputs.origin, report, document, plays=build_playbacks)
 
 
 def _build_upgrade_path_answer(
@@ -320,12 +319,12 @@ def failure(arguments: FailureArguments) -> int:
         loss = _simulate_failure(snapshot, inputs.pods, arguments)
         report = build_failure_report(loss, inputs.origin)
 
-        def build_plays() -> list[Playback]:
+        def build_playbacks() -> list[Playback]:
             from nexusform.domains.whatif.rendering import map_playbacks
 
             return [map_playbacks.build_failure_playback(snapshot.sites[loss.site_id], loss)]
 
-        return Answer("failure", inputs.origin, report, FAILURE(loss), plays=build_plays)
+        return Answer("failure", inputs.origin, report, FAILURE(loss), plays=build_playbacks)
 
     return run_question(arguments.question, build_answer)
 

@@ -68,12 +68,12 @@ class SkuCapacity(Struct, frozen=True):
 
     @property
     def worst_rack(self) -> str:
-        """Rack with the least remaining capacity if lost, the first by name; "" without racks."""
+        """Name of the worst rack to lose: the fewest VMs fit on the others. The first one by name; "" without racks."""
         return min(self.without_rack, key=lambda rack: self.without_rack[rack].minimum, default="")
 
     @property
     def with_one_rack_down(self) -> Interval:
-        """Number of additional VMs with any one rack down."""
+        """Number of additional VMs after the loss of one rack, the worst one; 0 without racks."""
         minimum = min((interval.minimum for interval in self.without_rack.values()), default=0)
         return Interval(minimum, min((interval.maximum for interval in self.without_rack.values()), default=0))
 
@@ -119,9 +119,9 @@ class CapacityAnswer(Struct, frozen=True):
 def compute_site_capacity(
     site: SiteSnapshot, skus: Sequence[VmSku] = (), zones: frozenset[str] | None = None, mix: Sequence[SkuCount] = ()
 ) -> CapacityAnswer:
-    """Compute how many further VMs of each SKU a site can hold, and the limits of its free capacity. `skus`: if empty,
-    the SKUs in use and the largest supported one. `zones`: None means all. `mix`: SKUs with counts in one set, such as
-    3 VMs of one and 1 of another. The number of complete sets is computed.
+    """Compute how many further VMs of each SKU a site can hold, and the limits of its free capacity. Without `skus`,
+    count those in use and the largest supported one. `zones` None means all. `mix` has SKUs with counts in one set,
+    such as 3 VMs of one and 1 of another: the number of complete sets is computed.
     """
 
     def is_requested(zone: str) -> bool:
@@ -222,7 +222,7 @@ def _group_by_zone(
     """Group the capacity of racks by zone, in byte order. `zone_by_rack` has all racks. `free_by_rack` has the existing
     ones, and `planned_by_rack` the VMs of planned ones.
     """
-    racks = group_by(sorted(zone_by_rack, key=str.encode), zone_by_rack.__getitem__)
+    racks = group_by(sorted(zone_by_rack, key=str.encode), lambda rack: zone_by_rack[rack])  # names by zone
     capacities: list[ZoneCapacity] = []
     for zone in sorted(racks, key=str.encode):
         zone_racks = racks[zone]
@@ -303,12 +303,12 @@ def count_complete_sets(
 def _compute_mix_bounds(
     scheduler: RackScheduler, parts: Sequence[SkuCount], constraints: Mapping[str, PlacementConstraints]
 ) -> MixAnswer:
-    """Compute bounds of the number of sets while NUMA cells are unknown. At most, as many sets fit as every part alone
-    allows. The minimum assumes each VM in the worst place: it blocks as many VMs of other parts as its size can.
+    """Compute bounds of the number of sets while NUMA cells are unknown. The maximum is that of the scarcest part, as
+    if alone on the site. The minimum assumes the worst place for each VM: there it blocks the most VMs of other parts.
     """
-    free = [_count_fitting(scheduler, part.sku, constraints) for part in parts]  # of each part alone
+    free = [_count_fitting(scheduler, part.sku, constraints) for part in parts]  # VMs of each part alone
     maximum = min(interval.maximum // part.count for part, interval in zip(parts, free, strict=True))
-    reductions = [_compute_reduction(scheduler, part, parts) for part in parts]  # per set
+    reductions = [_compute_reduction(scheduler, part, parts) for part in parts]  # fewer VMs of the part per set
     certain_sets = [interval.minimum // reduction for interval, reduction in zip(free, reductions, strict=True)]
     minimum = min(maximum, *certain_sets)
     remaining = [
@@ -320,9 +320,9 @@ def _compute_mix_bounds(
 
 
 def _compute_reduction(scheduler: RackScheduler, part: SkuCount, parts: Sequence[SkuCount]) -> int:
-    """Compute by how many VMs one set of the mix reduces the certain capacity for the SKU of `part`: by the VMs of the
-    part, and by VMs blocked if those of other parts are in the worst place. The result is _UNBOUNDED if a VM needs
-    several cells, and a machine has more: it may choose some, so no set is certain.
+    """Return how many fewer VMs of the SKU of `part` certainly fit after one set of the mix. These are the VMs of the
+    part, and VMs blocked by other parts in the worst place. The number is _UNBOUNDED, so that no set is certain, if a
+    VM needs several cells and a machine has more of them: its choice of cells is open.
     """
     sku, share = part.sku, Share.compute(part.sku)
     if sku.numa_cells > 1 and any(machine.cells > sku.numa_cells for machine in scheduler.machines):
@@ -367,6 +367,6 @@ def _count_sequential_sets(
 
 
 def _build_demand(index: int, part: SkuCount, number: int, constraints: Mapping[str, PlacementConstraints]) -> Demand:
-    """Build the demand of one VM of a mix; every part is a separate pool."""
+    """Build the demand of one VM of a mix. Each part (at `index`) counts as a pool of its own."""
     name = VmName(_OWNER, _OWNER, f"{index}-{part.sku.name}", number)
     return Demand(name, part.sku, constraints[part.sku.name])

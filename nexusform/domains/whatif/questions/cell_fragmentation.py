@@ -83,18 +83,10 @@ def find_largest_sku(site: SiteSnapshot, machines: Sequence[Machine]) -> VmSku |
     prefer less disk, then a SKU in use. Return None if no SKU fits.
     """
     used_names = {pool.sku.name for pool in site.pools}
-    # One machine of each kind of hardware.
-    machine_by_kind = {
-        (
-            machine.machine_sku,
-            machine.cells,
-            machine.cpus_per_cell,
-            machine.memory_gib_per_cell,
-            machine.disk_gib,
-        ): machine
-        for machine in machines
-    }
-    one_cell = [sku for sku in site.skus.values() if sku.numa_cells == 1]
+    machine_by_kind: dict[object, Machine] = {}  # one machine of each kind of hardware
+    for machine in machines:
+        kind = machine.machine_sku, machine.cells, machine.cpus_per_cell, machine.memory_gib_per_cell, machine.disk_gib
+        machine_by_kind[kind] = machine
 
     def has_fitting_machine(sku: VmSku) -> bool:
         return any(_can_hold_vm(machine, sku) for machine in machine_by_kind.values())
@@ -102,7 +94,8 @@ def find_largest_sku(site: SiteSnapshot, machines: Sequence[Machine]) -> VmSku |
     def build_size_key(sku: VmSku) -> tuple[float, int, int, bool, str]:  # largest first, then least disk
         return -sku.memory_gib, -sku.host_vcpus, sku.disk_gib, sku.name not in used_names, sku.name
 
-    return min(filter(has_fitting_machine, one_cell), key=build_size_key, default=None)
+    fitting_skus = [sku for sku in site.skus.values() if sku.numa_cells == 1 and has_fitting_machine(sku)]
+    return min(fitting_skus, key=build_size_key, default=None)
 
 
 def compute_cell_fragmentation(
@@ -113,31 +106,31 @@ def compute_cell_fragmentation(
     """
     sku = yardstick or find_largest_sku(site, machines)
     unknown_machines = frozenset(site.scheduler.list_machines_with_unknown_cells())
-    cells: dict[CellUsability, list[_NumaCell]] = {kind: [] for kind in CellUsability}
+    cells_by_kind: dict[CellUsability, list[_NumaCell]] = {kind: [] for kind in CellUsability}
     for cell in _build_cells_with_free_capacity(site, machines):
-        cells[_determine_usability(cell, sku, unknown_machines)].append(cell)
+        cells_by_kind[_determine_usability(cell, sku, unknown_machines)].append(cell)
     # Closed cells have no usable capacity. Of unknown ones, only the sum per machine is known; it is added below.
     countable_kinds = [kind for kind in CellUsability if kind not in (CellUsability.CLOSED, CellUsability.UNKNOWN)]
-    countable = list(chain.from_iterable(cells[kind] for kind in countable_kinds))
-    unknown_vcpus, unknown_memory = _sum_free_of_machines(site, cells[CellUsability.UNKNOWN])
+    countable = list(chain.from_iterable(cells_by_kind[kind] for kind in countable_kinds))
+    unknown_vcpus, unknown_memory = _sum_free_of_machines(site, cells_by_kind[CellUsability.UNKNOWN])
     stranded = _find_stranded_cells(countable, site.skus.values())  # with capacity too small for any SKU
-    broken = cells[CellUsability.BROKEN]
+    broken = cells_by_kind[CellUsability.BROKEN]  # fragmented: with smaller VMs only, and no longer fitting `sku`
     (broken_vcpus, broken_memory), (stranded_vcpus, stranded_memory) = _sum_free(broken), _sum_free(stranded)
     free_vcpus, free_memory = _sum_free(countable)
     first_vms = [cell.vms[0].vm for cell in broken]  # a broken cell counts for the pool of its first VM
     counts = Counter((vm.cluster, vm.pool) for vm in first_vms)
-    ranked = sorted(counts.items(), key=lambda pool_and_count: (-pool_and_count[1], pool_and_count[0]))
+    ranked = sorted(counts, key=lambda pool_key: (-counts[pool_key], pool_key))  # pools with the most cells first
     return FragmentationCounts(
         yardstick=sku,
-        cells=sum(map(len, cells.values())),
-        open=len(cells[CellUsability.OPEN]),
-        taken=len(cells[CellUsability.TAKEN]),
+        cells=sum(map(len, cells_by_kind.values())),
+        open=len(cells_by_kind[CellUsability.OPEN]),
+        taken=len(cells_by_kind[CellUsability.TAKEN]),
         broken=len(broken),
-        spoiled=len(cells[CellUsability.SPOILED]),
-        small=len(cells[CellUsability.SMALL]),
-        closed=len(cells[CellUsability.CLOSED]),
-        unknown=len(cells[CellUsability.UNKNOWN]),
-        broken_by=tuple(FragmentingPool(cluster, pool, count) for (cluster, pool), count in ranked),
+        spoiled=len(cells_by_kind[CellUsability.SPOILED]),
+        small=len(cells_by_kind[CellUsability.SMALL]),
+        closed=len(cells_by_kind[CellUsability.CLOSED]),
+        unknown=len(cells_by_kind[CellUsability.UNKNOWN]),
+        broken_by=tuple(FragmentingPool(cluster, pool, counts[cluster, pool]) for cluster, pool in ranked),
         broken_vcpus=broken_vcpus,
         broken_memory_gib=broken_memory,
         stranded_cells=len(stranded),

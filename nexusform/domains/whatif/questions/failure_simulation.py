@@ -6,7 +6,6 @@ import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import StrEnum
 from itertools import chain
-from operator import attrgetter
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -121,7 +120,7 @@ class Failure(Struct, frozen=True):
 
     @property
     def has_findings(self) -> bool:
-        """Whether availability is lost, or capacity elsewhere is uncertain."""
+        """Whether availability is lost, or capacity elsewhere is missing or uncertain."""
         is_uncertain = self.samples is not None and not self.samples.is_certain
         is_capacity_missing = self.missing > 0  # for VMs to re-create
         is_pool_lost = any(pool.is_lost for pool in self.pools)
@@ -146,8 +145,8 @@ def simulate_machine_loss(
     """
     lost_machines = frozenset(machines)
     down_now = site.machines_down - lost_machines
-    pools = list_affected_pools(site, lost_machines)
-    scheduler, _ = site.build_scheduler_without(lost_machines, reason="lost")
+    pools = list_affected_pools(site, lost_machines)  # each pool with a lost VM, and its VMs still up
+    scheduler, _ = site.build_scheduler_without(lost_machines, reason="lost")  # with all other VMs
     samples = _sample_shortage(site, scheduler, lost_machines)  # before _recreate_pools places VMs in `scheduler`
     return Failure(
         site_id=site.id,
@@ -176,7 +175,7 @@ def simulate_cluster_loss(
 
 def simulate_site_loss(site: SiteSnapshot, pods: Mapping[str, ClusterPods] = NO_PODS) -> Failure:
     """Simulate the loss of a whole site."""
-    pools = list_affected_pools(site, frozenset(site.machines))
+    pools = list_affected_pools(site, frozenset(site.machines))  # each pool with VMs: all of them are lost
     return Failure(
         site_id=site.id,
         scope=FailureScope.SITE,
@@ -265,7 +264,7 @@ def _build_node_deletions(pools: Sequence[PoolAvailability], machines: Sequence[
     control plane lost the quorum; it is included and marked.
     """
     nks_pools = [pool for pool in pools if pool.kind is VmOwnerKind.NKS]
-    for cluster_id, pools_of_cluster in group_by(nks_pools, attrgetter("cluster_id")).items():
+    for cluster_id, pools_of_cluster in group_by(nks_pools, lambda pool: pool.cluster_id).items():
         down = list(chain.from_iterable(pool.down_vms for pool in pools_of_cluster))
         affected_machines = {vm.placement.machine for vm in down}
         lacks_quorum = any(pool.is_control_plane and pool.is_lost for pool in pools_of_cluster)

@@ -58,9 +58,9 @@ class MemberEdit(Struct, frozen=True):
                 return f"{self.member} joins" + (enclose(" like ", self.value))
             case MemberEditKind.HEALTH:
                 return f"{self.member} is {self.value}"
-        if self.value is None:
+        if self.value is None:  # the taint, label or property is removed
             return f"{self.member}: without {self.kind} {self.key}"
-        is_key_only = self.kind is MemberEditKind.TAINT and not self.value
+        is_key_only = self.kind is MemberEditKind.TAINT and not self.value  # a taint may be set without a value ("")
         return f"{self.member}: {self.kind} {self.key}" + ("" if is_key_only else f"={self.value}")
 
 
@@ -135,8 +135,9 @@ def _parse_setting_edit(verb: MemberEditKind, text: str) -> MemberEdit | None:
     is_removal = setting.endswith("-") and "=" not in setting
     setting = setting.removesuffix("-" if is_removal else "").removesuffix(effect)
     key, equals, value = setting.partition("=")
-    # A taint has no other effect, and perhaps no value; anything else has a value.
-    is_valid = ":" not in setting if is_taint else is_removal or bool(equals)
+    has_other_effect = ":" in setting  # of a taint: NoSchedule was removed above
+    has_needed_value = is_removal or bool(equals)  # a label or property must have a value to be set
+    is_valid = not has_other_effect if is_taint else has_needed_value
     return MemberEdit(verb, member, key, None if is_removal else value) if member and key and is_valid else None
 
 
@@ -278,7 +279,7 @@ def _change_member(member: SimulatedMember, edit: MemberEdit) -> SimulatedMember
 
 
 def _set_taint(member: SimulatedMember, edit: MemberEdit) -> SimulatedMember:
-    """Return the member with a taint set (effect NoSchedule) or removed (without a value); an error if missing."""
+    """Return the member with a taint set (effect NoSchedule), or removed (value None). A missing one is an error."""
     existing = member.record.taints
     taints = [taint for taint in existing if taint.key != edit.key]
     if edit.value is not None:

@@ -103,17 +103,17 @@ class PlacementOutcome(Struct, frozen=True):
 
     @property
     def gained(self) -> tuple[str, ...]:
-        """Clusters added."""
+        """Names of the clusters with a binding after the edits only."""
         return tuple(sorted(set(self.after.clusters) - set(self.before.clusters)))
 
     @property
     def lost(self) -> tuple[str, ...]:
-        """Clusters removed."""
+        """Names of the clusters with a binding before the edits only."""
         return tuple(sorted(set(self.before.clusters) - set(self.after.clusters)))
 
     @property
     def unchanged(self) -> tuple[PlacementChange, ...]:
-        """Rows of clusters kept despite a trigger."""
+        """Rows of clusters kept although something changed (the trigger of the row), such as the labels of a member."""
         return tuple(row for row in self.rows if row.action is PlacementAction.KEEP and row.trigger)
 
     @property
@@ -160,7 +160,7 @@ class FleetSimulation(Struct, frozen=True):
 
     @property
     def has_findings(self) -> bool:
-        """Whether a placement has findings, or a drained member keeps placements."""
+        """Whether a placement has findings, or stays on a drained member (`remaining`): the drain cannot evict it."""
         return any(placement.has_findings for placement in self.placements) or bool(self.remaining)
 
     @property
@@ -274,7 +274,7 @@ def _infer_unmanaged_usage(
     record: FleetMember, cluster: NodeCluster, last_member: Member | None, pods: PodPhase
 ) -> tuple[int, int]:
     """Infer the requests of pods not managed by nexusform: (millicores, bytes). The last plan recorded the available
-    resources. They were less than with managed pods alone, by these requests. Return (0, 0) if they are unknown.
+    resources. These requests are the difference to those with managed pods alone. Return (0, 0) if they are unknown.
     """
     if last_member is None:  # nothing is recorded yet
         return 0, 0
@@ -299,12 +299,12 @@ def simulate_member_edits(snapshot: FleetSnapshot, edits: Sequence[MemberEdit]) 
     baseline = _run_scheduling(snapshot, snapshot.members.members, drained=())
     result = _run_scheduling(snapshot, members, drained)
     baseline_details = {(diagnostic.id, diagnostic.detail) for diagnostic in baseline.diagnostics}
-    new_diagnostics = [
+    new_diagnostics = [  # without those contained in the answer as data
         diagnostic
         for diagnostic in result.diagnostics
         if (diagnostic.id, diagnostic.detail) not in baseline_details and diagnostic.id not in _WARNINGS_AS_DATA
     ]
-    # Drained members keep these placements: they were not evicted. Bindings in removal do not count.
+    # Placements (key, member) still on a drained member, as they were not evicted. Bindings in removal do not count.
     states = [_build_state(placement, placement.bindings) for placement in result.placements]
     remaining = [(state.key, cluster) for cluster, state in product(drained, states) if cluster in state.clusters]
     # The resources of every member without and with the edits, also of leaving ones; None for non-members.
@@ -447,10 +447,12 @@ def _build_outcomes(baseline: _SchedulingRun, result: _SchedulingRun) -> Iterato
     """Build the result of each placement by comparing the two runs: `baseline` without the edits, and `result` with
     them. Rows of both runs are unrelated to the edits.
     """
+    # A kept row is no change: it is never unrelated to the edits.
     baseline_rows = (*baseline.rows, *baseline.pods)
     baseline_by_key = {_build_row_key(row): row for row in baseline_rows if row.action is not PlacementAction.KEEP}
-    bindings = group_by(result.rows, attrgetter("address"))
-    pods = group_by((row for row in result.pods if row.action is not PlacementAction.KEEP), attrgetter("address"))
+    bindings = group_by(result.rows, lambda row: row.address)
+    changed_pods = [row for row in result.pods if row.action is not PlacementAction.KEEP]
+    pods = group_by(changed_pods, lambda row: row.address)
     baseline_placements = {placement.address: placement for placement in baseline.placements}
     for placement in result.placements:
         baseline_placement = baseline_placements[placement.address]
@@ -517,6 +519,4 @@ def _build_state(placement: PlacementPlan, bindings: Iterable[Binding]) -> Sched
 
 def _get_planned_resources(state: FleetMemberState | None) -> ResourceUsage | None:
     """Return the resources of a member after a run, None for a non-member."""
-    if state is None or state.planned is None:
-        return None
-    return state.planned.resources
+    return state.planned.resources if state is not None and state.planned is not None else None

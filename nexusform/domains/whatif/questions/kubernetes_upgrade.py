@@ -72,8 +72,8 @@ class PoolUpgrade(Struct, frozen=True):
 
     @property
     def course(self) -> PoolCourse:
-        """The upgrade as plans record it."""
-        size = self.surge or max(self.unavailable, 1)  # VMs replaced at once
+        """Course of the upgrade (batches, VMs down) in the form recorded by plans."""
+        size = self.surge or max(self.unavailable, 1)  # VMs per batch: without surge, those down at once
         return PoolCourse(
             pool=self.pool,
             sku=self.sku,
@@ -82,7 +82,7 @@ class PoolUpgrade(Struct, frozen=True):
             batches=-(-self.count // size),  # rounded up
             surges=self.surge > 0,
             minimum_up=min((batch.up for batch in self.batches), default=self.count),
-            failed_batch=self.batches[-1].number if self.is_blocked else 0,
+            failed_batch=self.batches[-1].number if self.is_blocked else 0,  # the upgrade stops there
             reason=self.reason,
             batch=size,
             count=self.count,
@@ -106,7 +106,7 @@ class KubernetesUpgrade(Struct, frozen=True):
     samples: SampledShortage | None = None
 
     def build_course(self, before: str = "", after: str = "") -> Upgrade:
-        """Build the upgrade as plans record it. Verdicts are computed from it."""
+        """Build the upgrade in the form recorded by plans. `before` and `after` are versions; verdicts need none."""
         return Upgrade(
             address=self.address,
             cluster=self.cluster,
@@ -224,7 +224,7 @@ def _upgrade_batches(
     for start in range(0, len(pool.vms), size):
         vms = pool.vms[start : start + size]
         placement_result = _replace_vms(scheduler, pool, vms, is_surging=is_surging)
-        # VMs of earlier batches are new ones. Of the old VMs, some may be down with their machine.
+        # Nodes up meanwhile: without old VMs on machines already down and, without surge, those of this batch.
         old_vms = pool.vms[start:] if is_surging else pool.vms[start + size :]
         up = len(pool.vms) - sum(vm.placement.machine in machines_down for vm in old_vms)
         if not is_surging:
@@ -238,8 +238,8 @@ def _upgrade_batches(
 def _replace_vms(
     scheduler: RackScheduler, pool: PoolSnapshot, vms: Sequence[PlacedVm], *, is_surging: bool
 ) -> PlacedReplacements:
-    """Replace the VMs of a batch by new ones: with a surge the new VMs are placed before the old ones release their
-    capacity, else after that. Without capacity for all of them, the old VMs stay as they were.
+    """Replace the VMs of a batch by new ones. With a surge, new VMs are placed before the old ones release their
+    capacity, without it afterwards. If the new VMs do not all fit, the old ones stay as they were.
     """
     old_handles = [pool.handles[vm.name] for vm in vms]
     if not is_surging:

@@ -52,7 +52,7 @@ class ClusterUpgradeHop(Struct, frozen=True):
 
     @property
     def course(self) -> Upgrade:
-        """The hop as plans record it."""
+        """The hop as an upgrade in the form recorded by plans."""
         return self.upgrade.build_course(self.start, str(self.end))
 
     @property
@@ -68,7 +68,7 @@ class ClusterUpgradeHop(Struct, frozen=True):
 
     @property
     def has_findings(self) -> bool:
-        """Whether the hop fails, or takes workload down."""
+        """Whether the hop may fail, takes workloads down, or needs an intermediate version bundle first."""
         return self.upgrade.has_findings or self.needs_intermediate_bundle
 
 
@@ -206,8 +206,8 @@ def _upgrade_cluster(
         # The cluster as the previous hop left it.
         cluster = next(candidate for candidate in site.clusters if candidate.id == requested.id)
         upgrade = simulate_kubernetes_upgrade(site, cluster, pods.get(cluster.id))
-        needs_bundle = has_etcd_gap(start, end)  # an intermediate version bundle
-        available = select_available_versions(end, site.versions)
+        needs_bundle = has_etcd_gap(start, end)  # etcd may fail without another version bundle in between
+        available = select_available_versions(end, site.versions)  # None: not captured
         supported_until = max((site.supported_until.get(version, "") for version in available or ()), default="")
         hops.append(ClusterUpgradeHop(str(start), end, upgrade, needs_bundle, available, supported_until))
         site = _apply_upgrade(site, cluster, upgrade)
@@ -235,5 +235,5 @@ def _apply_upgrade(site: SiteSnapshot, cluster: VmOwnerSnapshot, upgrade: Kubern
         vms = [replace(vm, placement=placement) for vm, placement in zip(pool.vms, placements, strict=True)]
         return replace(pool, vms=tuple(vms), handles={name: new_handles[old] for name, old in pool.handles.items()})
 
-    clusters = tuple(replace(item, pools=tuple(map(update_pool, item.pools))) for item in site.clusters)
-    return replace(site, scheduler=scheduler, clusters=clusters)
+    clusters = [replace(item, pools=tuple(update_pool(pool) for pool in item.pools)) for item in site.clusters]
+    return replace(site, scheduler=scheduler, clusters=tuple(clusters))

@@ -30,11 +30,12 @@ def find_site(snapshot: Snapshot, text: str) -> SiteSnapshot:
 
 
 def find_only_site(snapshot: Snapshot, text: str) -> SiteSnapshot:
-    """Find a site by the id in `text`, or the only site for ""; an error for none or several."""
+    """Find a site by the id in `text`, or the only site for "". Raises DiagnosticsError for none or several."""
     if text:
         return find_site(snapshot, text)
     if len(snapshot.sites) == 1:
-        return next(iter(snapshot.sites.values()))
+        [site] = snapshot.sites.values()
+        return site
     detail = (
         f"There are {len(snapshot.sites)} sites. Select one with -site=ID: {format_list(snapshot.sites, _MAX_NAMES)}."
     )
@@ -91,7 +92,7 @@ def find_cluster(snapshot: Snapshot, text: str) -> tuple[SiteSnapshot, VmOwnerSn
 
 
 def find_kubernetes_cluster(snapshot: Snapshot, text: str) -> tuple[SiteSnapshot, VmOwnerSnapshot]:
-    """Find an NKS cluster by id, address or unique name; an error for none, several or another kind."""
+    """Find an NKS cluster by id, address or unique name. Raises DiagnosticsError for none, several or another kind."""
     site, cluster = find_cluster(snapshot, text)
     if cluster.kind is not VmOwnerKind.NKS:
         detail = f"{cluster.id} is not an NKS cluster and has no Kubernetes upgrade."
@@ -158,7 +159,7 @@ def _parse_mix_part(text: str, skus: Collection[str]) -> tuple[int, str]:
     # A SKU of the user's own may be called "2xlarge".
     if text in skus:
         return 1, text
-    match = _PART.fullmatch(text)
+    match = _PART.fullmatch(text)  # groups: the digits or None, and the SKU
     if match is None or text.isdigit():  # a count without a SKU
         return 0, ""
     digits = match.group(1) or "1"

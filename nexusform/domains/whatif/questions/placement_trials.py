@@ -62,8 +62,8 @@ class EvictionCandidate(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """Name of the eviction: of its block, and of its object on the hub."""
-        return _NO_NAME.sub("-", f"rebalance-{self.placement}-{self.cluster}").lower()
+        """Name of the eviction's block and of its object on the hub: `rebalance-web-member-1`."""
+        return _NO_NAME.sub("-", f"rebalance-{self.placement}-{self.cluster}").lower()  # - for invalid characters
 
 
 class EvictionProposal(Struct, frozen=True):
@@ -94,7 +94,7 @@ class RebalanceRequest(Struct, frozen=True):
     placement: str = ""
 
     def is_binding_in_scope(self, row: Feasibility) -> bool:
-        """Return True if the evictions have to let the pods of this binding run."""
+        """Return True if the pods of this binding must run afterwards. The request may limit cluster and placement."""
         is_source = self.source_cluster in ("", row.cluster)
         return is_source and self.placement in ("", row.placement.name)
 
@@ -120,7 +120,7 @@ class RebalanceResult(Struct, frozen=True):
     @property
     def waiting_bindings(self) -> tuple[Feasibility, ...]:
         """Waiting bindings in the scope of the question."""
-        return tuple(filter(self.request.is_binding_in_scope, self.before.waiting))
+        return tuple(row for row in self.before.waiting if self.request.is_binding_in_scope(row))
 
 
 Evaluate = Callable[[EvictionProposal], TrialOutcome]
@@ -177,7 +177,7 @@ def find_minimum_evictions(
 
 
 def _list_bindings(rows: Iterable[Feasibility]) -> dict[tuple[Address, str], None]:
-    """Return the placement and cluster of these rows, in order."""
+    """Return (placement, cluster) of each row as the keys of a dict, to keep their order."""
     return {(row.placement, row.cluster): None for row in rows}
 
 
@@ -198,7 +198,7 @@ class _EvictionSearch(Struct):
         """Return the first set of evictions to let all pods in scope run, and the outcome of its plan. Return None and
         an empty outcome if there is none. Smaller sets come first.
         """
-        goals = list(filter(self.request.is_binding_in_scope, self.before.waiting))  # bindings with waiting pods
+        goals = [row for row in self.before.waiting if self.request.is_binding_in_scope(row)]  # their pods must run
         # Clusters with pods waiting for capacity, not for other pods.
         crowded = {row.cluster for row in goals if not any(rule in row.reason for rule in _POD_RULES)}
         # PickAll last: such a placement gets no other cluster for an evicted one.
@@ -219,17 +219,17 @@ class _EvictionSearch(Struct):
 
     def _find_working_trial(self, group: tuple[EvictionCandidate, ...]) -> tuple[EvictionProposal | None, TrialOutcome]:
         """Return the first order of these evictions with a successful plan and no interruption, and the outcome of the
-        plan. Clusters otherwise picked again are tainted. If there is no such order, return None and any outcome.
+        plan. Clusters otherwise picked again are tainted. Without such an order, return None; the outcome is not used.
         """
         for order in permutations(group):
             trial = EvictionProposal(order)
             outcome = self._evaluate_trial(trial)
-            returned = {item.cluster for item in outcome.list_repicked_evictions(trial)}
-            if returned - self.taintable:
-                self.untaintable |= dict.fromkeys(sorted(returned - self.taintable))
+            repicked = {item.cluster for item in outcome.list_repicked_evictions(trial)}  # by evicted placements
+            if repicked - self.taintable:
+                self.untaintable |= dict.fromkeys(sorted(repicked - self.taintable))
                 break  # no order helps: only a taint keeps these clusters away
-            if returned:
-                trial = EvictionProposal(order, tuple(sorted(returned)))
+            if repicked:
+                trial = EvictionProposal(order, tuple(sorted(repicked)))
                 outcome = self._evaluate_trial(trial)
             self.rejections |= dict.fromkeys(outcome.rejections)
             if outcome.rejections:  # another order may be accepted
@@ -268,7 +268,7 @@ class _EvictionSearch(Struct):
         """Return True if the evictions of a trial help: no binding in scope waits afterwards. No other one may newly
         wait or be unknown. No evicted binding may return, and no placement may lose clusters.
         """
-        if outcome.error or any(map(self.request.is_binding_in_scope, outcome.waiting)):
+        if outcome.error or any(self.request.is_binding_in_scope(row) for row in outcome.waiting):
             return False
         new_waiting = _list_bindings(outcome.waiting).keys() - _list_bindings(self.before.waiting)
         new_unknown = _list_bindings(outcome.unknown).keys() - _list_bindings(self.before.unknown)

@@ -124,10 +124,11 @@ class PodsSimulation(Struct):
     _impacts: dict[str, list[tuple[int, WorkloadImpact]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        """Start with the current pods. Each wave replaces `existing`."""
         self.existing = self.pods.existing
 
     def run_outage_wave(self, number: int, down: Collection[str]) -> tuple[WorkloadImpact, ...]:
-        """Take these nodes down and up again; return the affected workloads."""
+        """Take these nodes down and up again, as the wave with this number. Return the affected workloads."""
         workloads, meanwhile = simulate_nodes_down(self.pods, self.existing, down, is_drained=self.is_drained)
         for impact in workloads:
             self._impacts.setdefault(impact.workload, []).append((number, impact))
@@ -136,7 +137,7 @@ class PodsSimulation(Struct):
 
     def build_verdicts(self) -> tuple[WorkloadVerdict, ...]:
         """Build the verdict of every workload, in the cluster's order."""
-        return tuple(map(self._build_workload_verdict, self.pods.workloads))
+        return tuple(self._build_workload_verdict(workload) for workload in self.pods.workloads)
 
     def _build_workload_verdict(self, workload: Workload) -> WorkloadVerdict:
         """Build the verdict of one workload over all waves: the fewest running pods, the most pending ones, and the
@@ -174,21 +175,21 @@ def simulate_nodes_down(
         for outcome in (*prediction.outcomes, *prediction.displaced_outcomes)
         if outcome.trigger == PREEMPTED
     }
-    lost: dict[str, list[ExistingPod]] = {}  # by workload key: pods of `nodes_down`, and ones preempted by replacements
+    affected_pods: dict[str, list[ExistingPod]] = {}  # by workload key: lost ones, and ones preempted by replacements
     for pod in existing:
         if pod.node in nodes_down or (pod.workload, pod.number) in preempted:
-            lost.setdefault(pod.workload, []).append(pod)
+            affected_pods.setdefault(pod.workload, []).append(pod)
     pods_after = prediction.list_existing_pods()
     running_before, running = _count_running(existing), _count_running(pods_after)  # numbers of pods by workload key
     impacts: list[WorkloadImpact] = []
     for workload in pods.workloads:
-        if workload.key not in lost:
+        if workload.key not in affected_pods:  # all of its pods stay
             continue
         outcomes = prediction.list_outcomes(workload.key)
         outcome_by_number = {outcome.number: outcome for outcome in outcomes}
         moves: list[PodMove] = []
         on_lost_nodes: list[ExistingPod] = []
-        for pod in lost[workload.key]:
+        for pod in affected_pods[workload.key]:
             moves.append(_build_move(pod, outcome_by_number.get(pod.number), preempted.get((pod.workload, pod.number))))
             if pod.node in nodes_down:
                 on_lost_nodes.append(pod)
@@ -294,7 +295,7 @@ class NodeDrainEffects(Struct, frozen=True):
 
     @property
     def lost_workloads(self) -> tuple[WorkloadImpact, ...]:
-        """Workloads with fewer pods than before, or without a pod at once."""
+        """Workloads with fewer running pods after the drain, or without any pod for a time."""
         kept = (WorkloadOutcome.UNTOUCHED, WorkloadOutcome.KEPT)
         return tuple(impact for impact in self.workloads if impact.determine_outcome(is_drained=True) not in kept)
 

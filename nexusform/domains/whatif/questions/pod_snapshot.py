@@ -3,7 +3,6 @@ observed nodes and pods from kubectl.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from operator import attrgetter
 from typing import Any, Final
 
 from msgspec import Struct, field
@@ -73,7 +72,7 @@ NO_OBSERVATIONS: Final = ClusterObservations()
 
 
 def build_observations_after(plan: Plan, clusters: Mapping[str, KubectlSnapshot]) -> ClusterObservations:
-    """Return the observations for the snapshot after a plan, and the names of the VMs removed or moved by it."""
+    """Return the observations for the snapshot after a plan. They include the names of VMs removed or moved by it."""
     recreated: set[str] = set()
     for row in plan.placements:
         if row.kind == VM and row.action in (PlacementAction.REMOVE, PlacementAction.MOVE):
@@ -114,7 +113,7 @@ def build_observed_pods(
         # Build a workload for each controller without a manifest, from its pods.
         manifest_keys = {workload.key for workload in pods.workloads}
         workloads = list(pods.workloads)
-        for key, own_pods in group_by(pods.existing, attrgetter("workload")).items():
+        for key, own_pods in group_by(pods.existing, lambda pod: pod.workload).items():
             namespace, kind, name = key.split("/", 2)
             # Pods in deletion or of a DaemonSet are not placed again.
             if key not in manifest_keys and kind not in ("Terminating", "DaemonSet"):
@@ -157,10 +156,8 @@ def _collect_pod_sources(objects: Iterable[SiteObject]) -> _PodSources:
             destination.extend(manifests)
         for cluster_id, workloads in _list_placed_workloads(site_object, target, cluster_id_by_member):
             sources.placed.setdefault(cluster_id, {}).update(workloads)
-        recorded_objects = (
-            list_cluster_objects(site_object.attributes, site_object.note) or {}
-        )  # None if state records none
-        for member, member_objects in recorded_objects.items():
+        recorded_objects = list_cluster_objects(site_object.attributes, site_object.note)  # None if state has none
+        for member, member_objects in (recorded_objects or {}).items():
             cluster_manifests = sources.by_placements.setdefault(cluster_id_by_member.get(member, ""), [])
             cluster_manifests.extend(unwrap_envelopes(member_objects).manifests)
     return sources

@@ -44,11 +44,6 @@ class CellChange(Struct, frozen=True):
     arrival: int | None = None
     spanning: tuple[int, ...] = ()
 
-    @property
-    def recreations(self) -> int:
-        """Number of leaving single-cell VMs."""
-        return sum(count for _, count in self.leaving)
-
 
 class CellPatterns(Struct, frozen=True):
     """Capacity for re-created VMs: all maximal combinations. `admitted`: feasible classes. `rack`: "" without
@@ -78,28 +73,29 @@ class CellCatalogue:
     by number, `size_numbers_by_class` by class number.
     """
 
-    def __init__(self, kinds: Sequence[VmClass], sku: VmSku) -> None:
-        """Give equal numbers to the sizes of classes with equal shares. `sku` is the SKU of the demand."""
-        self._kinds = kinds
+    def __init__(self, vm_classes: Sequence[VmClass], sku: VmSku) -> None:
+        """Assign a number to each size of VMs: classes with equal shares have one. `sku` is the SKU of the demand."""
+        self._vm_classes = vm_classes
         self._sku = sku
         # Cached patterns by layouts, numbers of sizes, and disk.
         self._patterns: dict[tuple[CellSplits, frozenset[int], int | None], tuple[Pattern, ...]] = {}
         numbers: dict[Share, int] = {}
-        self.size_numbers_by_class = [numbers.setdefault(Share.compute(kind.sku), len(numbers)) for kind in kinds]
+        shares = [Share.compute(vm_class.sku) for vm_class in vm_classes]
+        self.size_numbers_by_class = [numbers.setdefault(share, len(numbers)) for share in shares]
         self.sizes = tuple(numbers)
-        self.is_capped = False
+        self.is_capped = False  # True once combinations are left out because there are too many
 
     def find_cell_capacity(self, splits: CellSplits, key: CellKey, disk: int | None = None) -> CellPatterns | None:
-        """Find the maximal combinations of single-cell VMs that fit in these cells; None if no VM fits. They fit under
-        every layout in `splits`: several free capacities are possible if VMs are in unknown cells.
-        `key` gives the classes of VMs accepted there. `disk` in GiB limits them together; None is no limit.
+        """Find the maximal combinations of single-cell VMs for these cells, None if no VM fits. `splits` are the
+        possible free capacities: several if VMs are in unknown cells, and a combination fits in each of them. `key` has
+        the classes of VMs accepted there. `disk` in GiB is the limit of all VMs together, None for no limit.
         """
-        single_cell_kinds = [kind for kind in key.admitted if self._kinds[kind].sku.numa_cells == 1]
-        sizes = frozenset(self.size_numbers_by_class[kind] for kind in single_cell_kinds)
+        single_cell_classes = [number for number in key.admitted if self._vm_classes[number].sku.numa_cells == 1]
+        sizes = frozenset(self.size_numbers_by_class[number] for number in single_cell_classes)
         cache_key = (splits, sizes, disk)
         patterns = self._patterns.get(cache_key)
         if patterns is None:
-            remains = [frozenset({cells}) for cells in splits]  # before any addition
+            remains = [frozenset({cells}) for cells in splits]  # by split: the possible free cells, one without VMs
             # Sizes without capacity for one VM in every split need no search.
             fitting_sizes = [size for size in sizes if _subtract_vm_share(remains, None, self.sizes[size]) is not None]
             fitting_sizes.sort(key=lambda size: (-self.sizes[size].memory, size))  # largest memory first
@@ -121,20 +117,20 @@ class CellCatalogue:
         `spanning`: SKUs of the multi-cell VMs with a share in this cell, by their index on the machine.
         """
         # Of each group any number of VMs leaves, and each multi-cell VM stays (0) or leaves (1).
-        choices = [range(len(pods) + 1) for _, pods in key.leaving]  # (group, pods of each of its VMs)
+        group_choices = [range(len(pods) + 1) for _, pods in key.leaving]  # (group, pods of each VM)
         spanning_indexes = [index for index, _ in key.spanning]  # (index, class) of a multi-cell VM
-        spans = [range(2)] * len(spanning_indexes)
-        for count_so_far, counts in enumerate(product(*choices, *spans)):
+        spanning_choices = [range(2)] * len(spanning_indexes)
+        for count_so_far, counts in enumerate(product(*group_choices, *spanning_choices)):
             if count_so_far >= MAX_LEAVINGS:
                 self.is_capped = True  # without the other changes, no bound is proved
                 return
-            group_counts = list(zip(key.leaving, counts[: len(choices)], strict=True))
-            leaving_indexes = tuple(compress(spanning_indexes, counts[len(choices) :]))
+            group_counts = list(zip(key.leaving, counts[: len(group_choices)], strict=True))
+            leaving_indexes = tuple(compress(spanning_indexes, counts[len(group_choices) :]))
             free = key.free
             for (group, _), count in group_counts:
                 free = free.subtract(group_skus[group], -count)  # adds the shares of the leaving VMs
-            for number in leaving_indexes:
-                free = free.subtract(spanning[number], -1)
+            for index in leaving_indexes:
+                free = free.subtract(spanning[index], -1)
             leaving = tuple((group, count) for (group, _), count in group_counts if count)
             pods = sum(sum(all_pods[:count]) for (_, all_pods), count in group_counts)  # VMs with the fewest leave
             yield from self._list_arrival_options(key, free, leaving, pods, leaving_indexes, arrivals)
@@ -154,19 +150,20 @@ class CellCatalogue:
         """
 
         def build_change(remaining_cell: FreeCell, demand: int = 0, arrival: int | None = None) -> CellChange:
-            capacity = self.find_cell_capacity(((remaining_cell,),), key)
+            """Build the change of these VMs with this capacity left in the cell."""
+            capacity = self.find_cell_capacity(((remaining_cell,),), key)  # one possible layout, of one cell
             return CellChange(leaving, demand, capacity, pods, arrival=arrival, spanning=leaving_indexes)
 
-        for kind, sku in arrivals:
-            is_admitted = key.admits_demand if kind == DEMAND else kind in key.admitted
+        for vm_class, sku in arrivals:  # class number, or DEMAND
+            is_admitted = key.admits_demand if vm_class == DEMAND else vm_class in key.admitted
             if is_admitted and free.has_capacity(sku):
-                yield build_change(free.subtract(sku), arrival=kind)
+                yield build_change(free.subtract(sku), arrival=vm_class)
         if leaving or leaving_indexes:  # otherwise, nothing changes
             yield build_change(free)
         if not key.admits_demand or self._sku.numa_cells > 1:  # a multi-cell demand is one of the `arrivals`
             return
         count = 1
-        while (remaining_cell := free.subtract(self._sku, count)).is_non_negative:
+        while min(remaining_cell := free.subtract(self._sku, count)) >= 0:  # so many VMs of the demand fit
             yield build_change(remaining_cell, demand=count)
             count += 1
 
@@ -175,9 +172,10 @@ class _PatternSearch:
     """Depth-first search of combinations, size by size, largest counts first."""
 
     def __init__(self, sizes: Sequence[tuple[int, Share]]) -> None:
+        """Start without patterns. `sizes` are pairs of the number of a size and its share of a cell."""
         self._sizes = sizes
         self.patterns: list[Pattern] = []
-        self.is_capped = False
+        self.is_capped = False  # True if there are more than MAX_PATTERNS
 
     def extend(self, size_index: int, pattern: Pattern, remains: Remains, disk: int | None) -> None:
         """Add 0 or more VMs of the size at this index to a pattern (pairs of size number and count), then of later
@@ -237,8 +235,8 @@ class CellPosition(Struct, frozen=True):
 
 
 def assign_groups(context: RepackContext, tracked_pools: frozenset[int]) -> dict[int, Group]:
-    """Return the group of each movable VM by handle: its pool if tracked, else its class of equal VMs."""
+    """Return the group of each movable VM by handle: ("pool", 3), its pool if tracked, else ("class", 1), its class."""
     return {
-        source.handle: ("pool", source.pool) if source.pool in tracked_pools else ("kind", source.vm_class)
+        source.handle: ("pool", source.pool) if source.pool in tracked_pools else ("class", source.vm_class)
         for source in context.all_movable_vms
     }

@@ -32,7 +32,7 @@ _UNASSIGNED_COST: Final = 100_000.0
 
 
 class RepackChoice(Struct, frozen=True):
-    """VMs to re-create by pool and number, target machine by handle, reserved machines, and pools crowding a rack."""
+    """VMs to re-create, targets by handle, machines reserved for the demand, and pools above the limit of a rack."""
 
     sources: tuple[MovableVm, ...]
     targets: Mapping[int, str]
@@ -41,7 +41,7 @@ class RepackChoice(Struct, frozen=True):
 
     @property
     def affected_machines(self) -> frozenset[str]:
-        """Machines gaining or losing a VM."""
+        """Machines losing a VM, or gaining one: a re-created VM, or one of the demand (`reserved`)."""
         sources = {source.vm.placement.machine for source in self.sources}
         return self.reserved | sources | set(self.targets.values())
 
@@ -49,7 +49,7 @@ class RepackChoice(Struct, frozen=True):
 def choose_vms_to_recreate(
     context: RepackContext, program: RepackProgram, solution: RepackSolution, tracked_pools: frozenset[int]
 ) -> RepackChoice:
-    """Choose VMs for the numbers of a solution. Prefer cells with the fewest pods, then already affected pools."""
+    """Choose VMs for a solution (numbers of equal VMs and cells). Prefer the fewest pods, then affected pools."""
     groups = assign_groups(context, tracked_pools)
     cells_by_capacity = {capacity: list(cells) for capacity, cells in program.cells_by_capacity.items()}
     choice = _ChoiceBuilder(context, groups, cells_by_capacity, program.size_numbers_by_class)
@@ -70,7 +70,7 @@ def choose_vms_to_recreate(
 
 def _group_options_by_unit(selections: Iterable[OptionUse]) -> Iterable[tuple[OptionUse, list[CellChange]]]:
     """Yield one entry per unit (a set of equal cells): any of its selections, and the options of its changed cells.
-    Options with a share of an arriving multi-cell VM come first, ordered by its class.
+    Options with a share of an arriving multi-cell VM (`arrival`: its class) come first, those without one (None) last.
     """
     units: dict[tuple[int, int], tuple[OptionUse, list[CellChange]]] = {}
     for option_use in selections:
@@ -97,7 +97,7 @@ class _ChoiceBuilder(Struct):
     arrival_shares: dict[tuple[str, int], int] = {}
 
     def add_vm_to_recreate(self, source: MovableVm) -> None:
-        """Add a VM to re-create."""
+        """Add a VM to re-create. Its pool counts as affected from now on."""
         self.sources[source.handle] = source
         self._affected_pools.add(source.pool)
 
@@ -106,7 +106,7 @@ class _ChoiceBuilder(Struct):
         for source in host.unknown_cell_vms:
             self.add_vm_to_recreate(source)
         for cells in self._cells_by_capacity.values():
-            cells[:] = [cell for cell in cells if cell.host is not host]
+            cells[:] = [cell for cell in cells if cell.host is not host]  # without its former capacity
         for cell in range(len(host.cells)):
             capacity = program.find_cleared_capacity(host, cell)
             if capacity is not None:
@@ -114,12 +114,13 @@ class _ChoiceBuilder(Struct):
                 self._cells_by_capacity.setdefault(capacity, []).append(position)
 
     def assign_options(self, unit: OptionUse, options: Sequence[CellChange], cleared: set[str]) -> None:
-        """Apply each option to a separate cell of the unit. Cells linked by machine are used in the order of their
-        machines: all shares of a multi-cell VM stay on one machine. Of other cells, the cheapest is used.
+        """Apply each option to a separate cell of the unit (equal cells). If the unit is of a type of machines, use its
+        cells in the order of the machines: all shares of a multi-cell VM are on one then. Else use the cheapest cells.
         """
         cells = list(unit.cells)
-        if unit.machines != ANY_MACHINE:  # a machine type: its cells are linked
-            if unit.machines < ANY_MACHINE:  # with unknown cells: only cleared machines can change
+        if unit.machines != ANY_MACHINE:  # the number of a type of equal machines: their cells are linked
+            has_unknown_cells = unit.machines < ANY_MACHINE  # the numbers of such types are below -1
+            if has_unknown_cells:  # only cleared machines can change
                 cells = [cell for cell in cells if cell.host.machine.name in cleared]
             for cell, option in zip(cells, options, strict=False):  # the other cells stay as they are
                 self._apply_option(cell, option)
@@ -146,8 +147,9 @@ class _ChoiceBuilder(Struct):
         return leaving
 
     def _apply_option(self, cell: CellPosition, option: CellChange) -> None:
-        """Apply an option to a cell: VMs leave, and it gets another capacity for re-created VMs. Reserve its machine if
-        a requested VM arrives, and count the share of a re-created multi-cell VM.
+        """Apply an option to a cell: VMs leave, and it gets another capacity for re-created VMs. Its machine is
+        reserved if requested VMs arrive: `demand` single-cell ones, or a share of a multi-cell one (`arrival` DEMAND).
+        Any other `arrival` is the class of a re-created multi-cell VM, None for none: its share is counted.
         """
         for source in self._select_leaving_vms(cell, option):
             self.add_vm_to_recreate(source)
@@ -162,14 +164,13 @@ class _ChoiceBuilder(Struct):
             self.arrival_shares[key] = self.arrival_shares.get(key, 0) + 1
 
     def build_slots(self, pattern_counts: Iterable[PatternCount]) -> list[Slot]:
-        """Build the slots for one re-created VM each: number of its size, and machine. A cell gets one pattern."""
+        """Build a slot (size number, machine) per re-created VM. A pattern has the slots of one cell: (size, count)."""
         slots: list[Slot] = []
         hosts = {host.machine.name: host for host in self._context.hosts}
         # A re-created multi-cell VM has a share in several cells of its machine, but one slot.
         for (machine, vm_class), shares in self.arrival_shares.items():
-            slots += [(self._size_of[vm_class], hosts[machine])] * (
-                shares // self._context.kinds[vm_class].sku.numa_cells
-            )
+            vm_count = shares // self._context.vm_classes[vm_class].sku.numa_cells
+            slots += [(self._size_of[vm_class], hosts[machine])] * vm_count
         for pattern_count in pattern_counts:
             cells = self._cells_by_capacity.get(pattern_count.capacity, [])
             for cell in cells[: pattern_count.count]:
@@ -264,10 +265,10 @@ def _compute_gains(context: RepackContext, request: RepackRequest, host: RepackM
         # Remove the largest single-cell VMs until one VM of the demand fits.
         remaining = free
         leaving: list[MovableVm] = []
-        for source in sorted(movable_vms, key=lambda candidate: -context.kinds[candidate.vm_class].sku.memory_gib):
+        for source in sorted(movable_vms, key=lambda candidate: -context.vm_classes[candidate.vm_class].sku.memory_gib):
             if remaining.has_capacity(request.sku):  # enough have left
                 break
-            sku = context.kinds[source.vm_class].sku
+            sku = context.vm_classes[source.vm_class].sku
             if sku.numa_cells == 1:
                 remaining = remaining.subtract(sku, count=-1)  # adds its share
                 leaving.append(source)
@@ -285,7 +286,7 @@ def _compute_machine_gain(context: RepackContext, request: RepackRequest, host: 
     leaving = {source.handle: source for source in host.unknown_cell_vms}  # a multi-cell VM once
     for cell, sources in enumerate(host.movable_vms_by_cell):
         for source in sources:
-            cells[cell] = cells[cell].subtract(context.kinds[source.vm_class].sku, count=-1)  # adds its share
+            cells[cell] = cells[cell].subtract(context.vm_classes[source.vm_class].sku, count=-1)  # adds its share
             leaving[source.handle] = source
     gains = sum(cell.has_capacity(request.sku) for cell in cells) // request.sku.numa_cells
     return [_Gain(host, tuple(leaving.values()), gains)] if gains else []

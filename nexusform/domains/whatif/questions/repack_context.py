@@ -80,7 +80,7 @@ class RepackRequest(Struct, frozen=True, kw_only=True):
     separation_rules: tuple[SeparationRule, ...] = ()
 
     def can_recreate(self, count: int) -> bool:
-        """Return True if so many VMs may be re-created."""
+        """Return True if this many re-creations are allowed: `moves` is the limit, None for no limit."""
         return self.moves is None or count <= self.moves
 
     @property
@@ -97,7 +97,7 @@ class FreeCell(NamedTuple):
     vfs: int
 
     def subtract(self, sku: VmSku, count: int = 1) -> FreeCell:
-        """Return the remains after this many VMs take their share."""
+        """Return the remains after this many VMs take their share, or return it (a count below 0)."""
         return FreeCell(
             self.cpus - count * sku.cpus_in_cell,
             self.memory - count * sku.mib_in_cell,
@@ -106,12 +106,7 @@ class FreeCell(NamedTuple):
 
     def has_capacity(self, sku: VmSku) -> bool:
         """Return True if a VM of the SKU fits."""
-        return self.subtract(sku).is_non_negative
-
-    @property
-    def is_non_negative(self) -> bool:
-        """Whether no amount is negative."""
-        return min(self) >= 0
+        return min(self.subtract(sku)) >= 0  # no amount is negative
 
 
 class VmClass(Struct, frozen=True):
@@ -160,7 +155,7 @@ class RepackContext(Struct, frozen=True, dict=True):
     pools: tuple[PoolSnapshot, ...]
     clusters: tuple[VmOwnerSnapshot, ...]
     pods: Mapping[str, ClusterPods]
-    kinds: tuple[VmClass, ...]
+    vm_classes: tuple[VmClass, ...]
     hosts: tuple[RepackMachine, ...]
     blocked_by: Mapping[str, Constraint]
     limits: tuple[int, ...]
@@ -191,7 +186,7 @@ def build_repack_context(
     scheduler = _build_scheduler(site, lifted)
     blocked_by: dict[str, Constraint] = {}
     movable_vms: dict[int, MovableVm] = {}  # by handle, the number of the VM in the scheduler
-    kinds: dict[VmClass, int] = {}  # number by class
+    class_numbers: dict[VmClass, int] = {}
     for number, (cluster, pool) in enumerate(zip(clusters, pools, strict=True)):
         cluster_pods = pods.get(cluster.id, NO_CLUSTER_PODS)
         # Count the pods restarted by a drain, by node: pods of DaemonSets stay.
@@ -202,10 +197,10 @@ def build_repack_context(
             if constraint is not None:
                 blocked_by[vm.name] = constraint
                 continue
-            kind = kinds.setdefault(VmClass(pool.sku, pool.demand.constraints), len(kinds))
+            class_number = class_numbers.setdefault(VmClass(pool.sku, pool.demand.constraints), len(class_numbers))
             handle = pool.handles[vm.name]
-            movable_vms[handle] = MovableVm(number, vm_class=kind, vm=vm, handle=handle, pods=pod_counts[vm.name])
-    hosts = _build_machines(scheduler, movable_vms, tuple(kinds), request.demand)
+            movable_vms[handle] = MovableVm(number, class_number, vm=vm, handle=handle, pods=pod_counts[vm.name])
+    hosts = _build_machines(scheduler, movable_vms, tuple(class_numbers), request.demand)
     existing = Counter((number, vm.placement.rack) for number, pool in enumerate(pools) for vm in pool.vms)
     return RepackContext(
         site=site,
@@ -213,7 +208,7 @@ def build_repack_context(
         pools=pools,
         clusters=clusters,
         pods=pods,
-        kinds=tuple(kinds),
+        vm_classes=tuple(class_numbers),
         hosts=hosts,
         blocked_by=blocked_by,
         limits=tuple(
@@ -244,8 +239,8 @@ def _build_scheduler(site: SiteSnapshot, lifted: frozenset[Constraint]) -> RackS
 def rebuild_scheduler(
     scheduler: RackScheduler, machines: Iterable[Machine], vms: Iterable[ScheduledVm]
 ) -> RackScheduler:
-    """Return a scheduler with the same rule for these machines and VMs. With all VMs, none of them released before,
-    their handles stay the same.
+    """Return a scheduler with the same placement rule (spread, seed, profile) for these machines and VMs. With all VMs,
+    none of them released before, their handles (ids in the scheduler) stay the same.
     """
     new = RackScheduler(
         list(machines), scheduler.spread, scheduler.seed, split_choice=scheduler.split_choice, profile=scheduler.profile
@@ -263,7 +258,7 @@ def _compute_rack_limit(
     lifted: frozenset[Constraint],
 ) -> int:
     """Compute the maximum VMs of a pool per rack after the repacking: as many as in its fullest rack now. It is more if
-    an even spread over the racks open to the pool needs more.
+    an even spread over the racks open to the pool needs more. `existing` counts VMs by number of the pool and rack.
     """
     if Constraint.SPREAD in lifted:
         return len(pool.vms)
@@ -338,13 +333,13 @@ def find_pods_without_resources(
 
 
 def _build_machines(
-    scheduler: RackScheduler, movable_vms: Mapping[int, MovableVm], kinds: Sequence[VmClass], demand: Demand
+    scheduler: RackScheduler, movable_vms: Mapping[int, MovableVm], vm_classes: Sequence[VmClass], demand: Demand
 ) -> tuple[RepackMachine, ...]:
-    """Build the machines for the repacking: if empty, each accepts a VM of some class (numbered as in `kinds`: VMs of
-    equal SKU and constraints) or of the demand. `movable_vms` are by handle, the scheduler's number of a VM.
+    """Build the machines of the repacking: those able to run, if empty, a VM of the demand or of one of `vm_classes`
+    (VMs of equal SKU and constraints, numbered in order). `movable_vms` are by handle, the scheduler's number of a VM.
     """
     empty_scheduler = RackScheduler(scheduler.machines, scheduler.spread, scheduler.seed, profile=scheduler.profile)
-    demands = [build_standalone_demand(kind.sku, kind.constraints) for kind in kinds]
+    demands = [build_standalone_demand(vm_class.sku, vm_class.constraints) for vm_class in vm_classes]
     vms_by_machine = group_by(scheduler.list_vms(), lambda existing: existing.placement.machine)
     unknown_machines = frozenset(scheduler.list_machines_with_unknown_cells())
     hosts: list[RepackMachine] = []

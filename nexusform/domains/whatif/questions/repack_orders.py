@@ -74,7 +74,7 @@ def search_orders(
     for count in range(max(minimum, 1), maximum + 1):
         try:
             sequence = search.find_sequence(count)
-        except _SearchLimitReached:
+        except _SearchLimitReached:  # of states or time
             return OrderSearchResult(searched=count - 1, cut_at=count)
         if sequence is not None:
             return OrderSearchResult(sequence, searched=count - 1)
@@ -143,7 +143,7 @@ class _OrderSearch:
         return self._extend_solution(count, order=[])
 
     def _extend_solution(self, remaining: int, order: list[tuple[_Relocation, ...]]) -> RepackWindowSequence | None:
-        """Try `remaining` more re-creations after `order`; return windows or None. Raises _SearchLimitReached."""
+        """Try up to `remaining` re-creations more than `order`. Return windows, or None. Raises _SearchLimitReached."""
         self._examined_states += 1
         if self._examined_states > _MAX_EXAMINED_STATES or self._time_budget.is_exhausted:
             raise _SearchLimitReached
@@ -153,7 +153,8 @@ class _OrderSearch:
         if max(departures, 1) > remaining:  # at least 1, as the demand does not fit yet
             return None
         # Equal sites have equal numbers of machines with the same key.
-        state_key = frozenset(Counter(map(self._build_machine_key, self._states)).items())
+        key_counts = Counter(self._build_machine_key(machine) for machine in self._states)
+        state_key = frozenset(key_counts.items())
         if self._searched.get(state_key, 0) >= remaining:  # an equal site had as many or more re-creations left
             return None
         self._searched[state_key] = remaining
@@ -171,8 +172,8 @@ class _OrderSearch:
         return self._try_exchanges(remaining, order) if remaining >= 2 and self._request.window != 1 else None
 
     def _build_sequence(self, order: Sequence[tuple[_Relocation, ...]]) -> RepackWindowSequence | None:
-        """Build a window per group, trying every order of the VMs in each exchange; None if no windows are possible."""
-        for groups in product(*map(permutations, order)):
+        """Build a window per group of VMs, in any order of the VMs in a group; None if no windows are possible."""
+        for groups in product(*map(permutations, order)):  # the groups stay in order, the VMs of each in any order
             targets = [{step.source.handle: step.machine for step in group} for group in groups]
             sequence = build_ordered_sequence(self._context, self._request, targets)
             if sequence is not None:
@@ -200,7 +201,7 @@ class _OrderSearch:
         yield from machines
 
     def _is_departure_useful(self, source: MovableVm, remaining: int) -> bool:
-        """Return True if the re-creations left after one of this VM cover the minimum of further departures."""
+        """Return True unless more VMs must move after this one than re-creations remain; `remaining` includes it."""
         state = self._states[self._locations[source.handle].machine]
         if not state.machine.admits_demand:  # this departure makes no room for the demand
             return self._compute_missing_departures() < remaining
@@ -282,7 +283,7 @@ class _OrderSearch:
     def _build_ring_exchange(self, *sources: MovableVm) -> tuple[_Relocation, ...]:
         """Build an exchange: each VM moves to the machine of the next one, the last to that of the first."""
         machines = [self._locations[source.handle].machine for source in (*sources[1:], sources[0])]
-        return tuple(map(_Relocation, sources, machines))
+        return tuple(_Relocation(source, machine) for source, machine in zip(sources, machines, strict=True))
 
     def _try_exchange(
         self, group: tuple[_Relocation, ...], remaining: int, order: list[tuple[_Relocation, ...]]
@@ -294,7 +295,7 @@ class _OrderSearch:
         for number, source in enumerate(sources):
             if not can_be_down_together(self._context, self._request, sources[:number], source):
                 return None
-        old_locations = list(map(self._remove_vm, sources))
+        old_locations = [self._remove_vm(source) for source in sources]
         sequence = None
         if self._compute_missing_departures() <= remaining - len(group):  # enough re-creations remain
             added: list[MovableVm] = []
@@ -453,8 +454,8 @@ def _compute_machine_costs(
 def _compute_cell_costs(
     free: FreeCell, movable: Iterable[tuple[int, int, int]], share: FreeCell, maximum: int
 ) -> list[int]:
-    """Compute lower bounds of the VMs to move out of a cell for 0, 1, 2 ... free slots of `share`, while possible: the
-    largest of three numbers. Each is the fewest VMs to move (largest first) for vCPUs, memory or VFs alone.
+    """Compute lower bounds of the VMs to move out of a cell for 0, 1, 2 ... free slots of `share`, while possible. A
+    bound is the largest of three numbers: the fewest VMs (largest first) for vCPUs, for memory, and for VFs alone.
     """
     shares = list(movable)
     costs = [0]

@@ -121,6 +121,7 @@ def plan_repack(
         return RepackResult(request, site, RepackStatus.NOTHING_TO_DO, fits_now, bound=0)
     unknown_machines = len(site.scheduler.list_machines_with_unknown_cells())
     search = RepackSearch(pods, time_budget)
+    # With unknown cells, the rest of the time is for the search with known ones below.
     attempt = search.run(site, request, share=_UNKNOWN_SHARE if unknown_machines else 1.0)
     if_known = None  # re-creations if the unknown cells are as in the reported sample; None without a solution
     if unknown_machines:
@@ -143,14 +144,14 @@ def plan_repack(
     )
     if attempt.found and request.can_recreate(attempt.recreations):
         is_proved = attempt.recreations == attempt.bound
+        has_all_samples = all(step.runs == SAMPLES for window in attempt.windows for step in window.steps)
         return replace(
             result,
             status=RepackStatus.OPTIMAL if is_proved else RepackStatus.GAP,
             windows=attempt.windows,
             minimum_windows=compute_minimum_windows(attempt.context, request, attempt.windows),
             # A proved answer verified under all samples does not depend on the time limit.
-            is_machine_dependent=result.is_machine_dependent
-            and not (is_proved and all(step.runs == SAMPLES for window in attempt.windows for step in window.steps)),
+            is_machine_dependent=result.is_machine_dependent and not (is_proved and has_all_samples),
         )
     bound = attempt.bound
     # There may be a solution: the search was cut, or it found one with more re-creations than -moves allows.
@@ -228,8 +229,8 @@ def find_order_constraints(
 def _search_without_constraints(
     site: SiteSnapshot, search: RepackSearch, attempts: Sequence[tuple[Constraint, str, RepackRequest]]
 ) -> Iterator[BlockingConstraint]:
-    """Search again per attempt: constraint to lift, its description, and the request. Yield its re-creations, None
-    without a solution. It is `undecided` if time runs out or the search proves nothing.
+    """Search once per attempt (the constraint to lift, its description, and the request). Yield the constraint with the
+    number of re-creations, None without a solution. It is `undecided` if time runs out or the search proves nothing.
     """
     for number, (constraint, description, loosened_request) in enumerate(attempts):
         if search.time_budget.is_exhausted:

@@ -95,7 +95,9 @@ class LinearProgram(Struct):
     names: dict[tuple[Any, ...], int] = field(default_factory=dict)
 
     def add_row(self, name: tuple[Any, ...], lower: float = -_INFINITE, upper: float = 0.0) -> int:
-        """Return the number of the row with this name, such as ("spread", 3, "rack-1"). Add a new row."""
+        """Return the number of the row with this name, such as ("spread", 3, "rack-1"). Add it with these bounds if it
+        is new; an existing row keeps its bounds.
+        """
         number = self.names.get(name)
         if number is None:
             number = self.names[name] = len(self.lower)
@@ -104,7 +106,9 @@ class LinearProgram(Struct):
         return number
 
     def add_column(self, cost: float, upper: float, entries: Iterable[tuple[int, float]], subject: object) -> None:
-        """Add a column. `entries` are pairs of row number and coefficient; those of one row are summed."""
+        """Add a column. `entries` are pairs (row number, coefficient), summed by row. `subject`: the objects counted by
+        the column, to read the solution.
+        """
         summed: dict[int, float] = {}
         for row, value in entries:
             summed[row] = summed.get(row, 0.0) + value
@@ -141,7 +145,7 @@ class RepackProgram:
         self._tracked_pools = tracked_pools
         self._single_machines = single_machines
         self._is_fine = is_fine
-        self._catalogue = CellCatalogue(context.kinds, request.sku)
+        self._catalogue = CellCatalogue(context.vm_classes, request.sku)
         self._groups = assign_groups(context, tracked_pools)  # of movable VMs by handle
         self._program = LinearProgram()
         self._cell_counts: Counter[CellPatterns] = Counter()  # number of cells by current capacity
@@ -149,7 +153,7 @@ class RepackProgram:
         # Cells (or whole machines) by their current capacity.
         self.cells_by_capacity: dict[CellPatterns, list[CellPosition]] = {}
         self._arrivals: list[tuple[int, VmSku]] = [  # multi-cell VMs: class number (or DEMAND) and SKU
-            (number, vm_class.sku) for number, vm_class in enumerate(context.kinds) if vm_class.sku.numa_cells > 1
+            (number, vm_class.sku) for number, vm_class in enumerate(context.vm_classes) if vm_class.sku.numa_cells > 1
         ]
         if request.sku.numa_cells > 1:
             self._arrivals.append((DEMAND, request.sku))
@@ -157,12 +161,12 @@ class RepackProgram:
 
     @property
     def is_capped(self) -> bool:
-        """Whether options were dropped; the bound is no proof then."""
+        """Whether options were left out, as there were too many. The bound is no proof then."""
         return self._catalogue.is_capped
 
     @property
     def size_numbers_by_class(self) -> Sequence[int]:
-        """Size number of each VM class."""
+        """Number of the size of each VM class, by the number of the class."""
         return self._catalogue.size_numbers_by_class
 
     @property
@@ -236,10 +240,10 @@ class RepackProgram:
         return [source for _, source in sorted(by_handle.items())]
 
     def _get_sku(self, source: MovableVm) -> VmSku:
-        return self._context.kinds[source.vm_class].sku
+        return self._context.vm_classes[source.vm_class].sku
 
     def _add_cells(self, hosts: Iterable[RepackMachine]) -> None:
-        """Add the cells of machines, one unit for equal cells; their machine only counts for its disk."""
+        """Add the cells of machines: equal cells are one unit. Their machine only matters if its disk has a row."""
         units: dict[CellKey, list[CellPosition]] = {}
         for host in hosts:
             for cell in range(len(host.cells)):
@@ -268,8 +272,8 @@ class RepackProgram:
             self._program.add_column(cost=1.0, upper=len(hosts), entries=entries, subject=equal_vms)
 
     def _add_multi_cell_arrivals(self, number: int, first: RepackMachine, size: int) -> None:
-        """Add a column per class of multi-cell VMs accepted by `size` equal machines of type `number`: the number to
-        arrive. One of the demand fulfils it; others add slots for re-created VMs. `first` is any of the machines.
+        """Add a column per class of multi-cell VMs accepted by `size` equal machines of type `number`: how many arrive.
+        A VM of the demand counts for the demand. Any other one adds a slot for a re-created VM. `first` is any machine.
         """
         program = self._program
         for vm_class, sku in self._arrivals:
@@ -305,15 +309,15 @@ class RepackProgram:
             self._get_cell_capacity_row(capacity_now)
             self.cells_by_capacity.setdefault(capacity_now, []).extend(unit.cells)
         skus = {self._groups[source.handle]: self._get_sku(source) for cell in unit.cells for source in cell.sources}
-        spanning = {index: self._context.kinds[kind].sku for index, kind in unit.key.spanning}  # multi-cell VMs
-        for option in self._catalogue.list_cell_changes(unit.key, skus, self._arrivals, spanning):
+        multi_cell_skus = {index: self._context.vm_classes[number].sku for index, number in unit.key.spanning}
+        for option in self._catalogue.list_cell_changes(unit.key, skus, self._arrivals, multi_cell_skus):
             entries: list[tuple[int, float]] = [(unit_row, 1.0)]
             entries += self._build_capacity_change(capacity_now, option.capacity)
             for group, count in option.leaving:
                 entries += self._build_departure_entries(group, count, first)
-            if option.demand:
+            if option.demand:  # number of single-cell VMs of the demand that get capacity in the cell
                 entries.append((program.add_row(_DEMAND_ROW), float(option.demand)))
-            if option.arrival is not None:
+            if option.arrival is not None:  # DEMAND, or the class of a re-created VM
                 # One share of an arriving multi-cell VM; _add_multi_cell_arrivals requires all of its shares.
                 entries.append((program.add_row(("wide", unit.machines, option.arrival), lower=0.0, upper=0.0), 1.0))
                 entries.append((program.add_row(("wide cell", unit.machines, option.arrival, unit.cell_number)), 1.0))
@@ -324,11 +328,12 @@ class RepackProgram:
                 used_disk = option.demand * self._request.sku.disk_gib
                 used_disk -= sum(count * skus[group].disk_gib for group, count in option.leaving)
                 entries.append((program.add_row(("disk", unit.key.single_machine)), float(used_disk)))
-            program.add_column(cost=option.recreations, upper=size, entries=entries, subject=(unit, option))
+            recreations = sum(count for _, count in option.leaving)  # leaving multi-cell VMs count in _add_machines
+            program.add_column(cost=recreations, upper=size, entries=entries, subject=(unit, option))
 
     def _add_unknown_machines(self, number: int, hosts: Sequence[RepackMachine]) -> None:
-        """Add equal machines with unknown cells as type `number`. A machine has two uses: it takes VMs that fit in
-        every possible layout of its cells; or all VMs in unknown cells leave, and its cells are known then.
+        """Add equal machines with unknown cells as type `number`. A machine has two uses. It takes VMs that fit in
+        every possible layout of its cells. Or all VMs in unknown cells leave, and its cells are known then.
         """
         first, size = hosts[0], len(hosts)
         program = self._program
@@ -363,11 +368,11 @@ class RepackProgram:
     def find_cleared_capacity(self, host: RepackMachine, cell: int) -> CellPatterns | None:
         """Find the capacity of a cell after all VMs in unknown cells left its machine; None without capacity."""
         key = self._build_cell_key(host, cell)
-        return self._catalogue.find_cell_capacity(((key.free,),), key)
+        return self._catalogue.find_cell_capacity(((key.free,),), key)  # one possible layout, of one cell
 
     def _get_cell_capacity_row(self, capacity: CellPatterns) -> int:
-        """Return the constraint row of cells with this capacity, added on first use: no more patterns than cells.
-        `_add_cell_capacity` sets its bound.
+        """Return the row of a capacity, added on first use. It limits the patterns used in cells of this capacity to
+        the number of such cells; `_add_cell_capacity` sets this bound.
         """
         row = self._capacity_rows.get(capacity)
         if row is None:
@@ -377,7 +382,7 @@ class RepackProgram:
     def _build_capacity_change(
         self, before: CellPatterns | None, after: CellPatterns | None
     ) -> list[tuple[int, float]]:
-        """Build the row entries of a cell giving up a capacity (+1) and gaining another (-1); None for no capacity."""
+        """Build the row entries of a changed cell: one less with capacity `before` (+1), one more with `after` (-1)."""
         if before == after:
             return []
         entries = []
@@ -388,10 +393,11 @@ class RepackProgram:
         return entries
 
     def _build_departure_entries(self, group: Group, count: int, host: RepackMachine) -> list[tuple[int, float]]:
-        """Build the row entries of leaving VMs: as many may arrive elsewhere; tracked pools have more capacity here."""
+        """Build the row entries (row number, coefficient) of `count` VMs of a group that leave `host`."""
+        # Arrivals less departures are at least 0, so as many VMs arrive somewhere.
         entries = [(self._program.add_row(("comes", group), lower=0.0, upper=_INFINITE), -float(count))]
         group_type, pool = group
-        if group_type == "pool":
+        if group_type == "pool":  # a tracked pool: its rack may take as many VMs more
             entries.append((self._get_spread_row(pool, host.machine.rack), -float(count)))
         return entries
 
@@ -421,19 +427,21 @@ class RepackProgram:
             program.add_column(cost=0.0, upper=_INFINITE, entries=entries, subject=(capacity, pattern))
 
     def _add_rack_arrivals(self) -> None:
-        """Add a column per group of leaving VMs and kind of slot (rack, classes, size): the number arriving there."""
+        """Add a column per group of VMs and kind of slots: the number of its re-created VMs that get such a slot. Slots
+        of a kind have one rack, set of admitted classes, and size.
+        """
         program = self._program
         class_by_group = {self._groups[source.handle]: source.vm_class for source in self._context.all_movable_vms}
         slot_rows = [(name, row) for name, row in program.names.items() if name[0] == "slots"]
         for group, vm_class in sorted(class_by_group.items()):
-            # Arrivals less departures: none may be missing.
+            # Arrivals less departures are at least 0: each VM that leaves arrives somewhere.
             arrival_row = program.add_row(("comes", group), lower=0.0, upper=_INFINITE)
-            for (_, rack, admitted, size), slot_row in slot_rows:
+            for (_, rack, admitted, size), slot_row in slot_rows:  # by name: ("slots", rack, classes, size)
                 if vm_class not in admitted or self._catalogue.size_numbers_by_class[vm_class] != size:
                     continue  # such VMs do not fit in this slot
                 entries = [(arrival_row, 1.0), (slot_row, 1.0)]
                 group_type, pool = group
-                if group_type == "pool":
+                if group_type == "pool":  # a tracked pool: the rack has a limit
                     entries.append((self._get_spread_row(pool, rack), 1.0))
                 program.add_column(cost=0.0, upper=_INFINITE, entries=entries, subject=None)
 
@@ -496,7 +504,7 @@ class RepackProgram:
 
 
 def _count_leaving(subject: object, groups: Mapping[int, Group]) -> tuple[Counter[Group], int]:
-    """Count the VMs of each group moved by one use of a column, and the pods restarted by it; none without VMs."""
+    """Count the VMs of each group moved by one use of a column with this subject, and the pods restarted, if any."""
     sources: tuple[MovableVm, ...] = ()
     match subject:
         case (_CellGroup(), CellChange() as option):
@@ -520,8 +528,8 @@ class SolverResult(Struct, frozen=True):
 def run_solver(
     columns: Sequence[ProgramColumn], lower: Sequence[float], upper: Sequence[float], seconds: float | None = None
 ) -> SolverResult:
-    """Run HiGHS with one thread and a fixed seed. `lower` and `upper` bound the rows; `seconds` None means the node
-    limit only. Without values, `is_finished` is a proof of no solution; without columns, there is none.
+    """Run HiGHS with one thread and a fixed seed. `lower` and `upper` bound the rows. `seconds` None means the node
+    limit only. A result without values proves the lack of a solution if `is_finished`. Without columns there is none.
     """
     if not columns:
         return SolverResult(values=None, objective=0.0, bound=0, is_finished=True)

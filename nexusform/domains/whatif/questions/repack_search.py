@@ -136,7 +136,7 @@ class _ProgramRefinement:
         self._greedy: RepackWindowSequence | None = None  # the answer if time runs out before the program has one
 
     def search(self, *, searches_orders: bool) -> tuple[RepackAttempt, RepackWindowSequence | None]:
-        """Search windows (None: none found). With `searches_orders`, also try all orders on a small site."""
+        """Return the attempt, and windows or None. With `searches_orders`, also try all orders on a small site."""
         if self._time_budget.seconds_left is not None:  # with a limit: have an answer if time runs out
             self._greedy = self._find_windows_greedily(self._time_budget.split(_GREEDY_SHARE))
         sequence, is_impossible = self._search_program()  # sets self._bound, the lower bound of re-creations
@@ -202,7 +202,7 @@ class _ProgramRefinement:
         return choose_vms_to_recreate(self._context, program, solution, self._tracked_pools), solution.bound
 
     def _find_with_extra_capacity(self) -> RepackWindowSequence | None:
-        """Find windows by freeing capacity for more VMs than requested, at last by a greedy choice; without a proof."""
+        """Find windows, without a proof: free capacity for more VMs than requested, and at last choose VMs greedily."""
         for more in _MORE:  # additional VMs
             if self._time_budget.is_exhausted:
                 break
@@ -230,7 +230,7 @@ def simulate_window_pods(
     # Rules over pools alone were obeyed when the windows were built. A rule with a selector depends on pods.
     workload_rules = [rule for rule in separation_rules if any(group.selector is not None for group in rule.groups)]
     simulation = _PodSimulation(context, workload_rules)
-    checked_windows = list(map(simulation.drain_window, windows))
+    checked_windows = [simulation.drain_window(window) for window in windows]
     return checked_windows, frozenset(simulation.violating)
 
 

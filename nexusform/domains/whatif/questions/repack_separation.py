@@ -47,14 +47,15 @@ class SeparationRuleGroup(Struct, frozen=True):
     nodes: frozenset[VmKey] = frozenset()
 
     def has_vm(self, vm: VmKey) -> bool:
-        """Return True if a VM, or a pod on it, belongs to the group."""
+        """Return True if the pool of a VM belongs to the group, or a pod on it before the repacking (`nodes`)."""
         owner, pool, _ = vm
         return (owner, pool) in self.pools or vm in self.nodes
 
     def is_member(self, located_vm: VmLocation) -> bool:
-        """Return True if a VM, or a pod on it, belongs to the group now."""
-        selector = self.selector
-        return located_vm.pool in self.pools or (selector is not None and any(map(selector.is_match, located_vm.pods)))
+        """Return True if the pool of a VM belongs to the group, or a pod now on it."""
+        if located_vm.pool in self.pools:
+            return True
+        return self.selector is not None and any(self.selector.is_match(pod) for pod in located_vm.pods)
 
 
 class SeparationRule(Struct, frozen=True):
@@ -64,7 +65,7 @@ class SeparationRule(Struct, frozen=True):
     groups: tuple[SeparationRuleGroup, ...]
 
     def find_forbidden_locations(self, vm: VmKey, vms: Iterable[ScheduledVm]) -> frozenset[str]:
-        """Find the machines or racks forbidden for a VM: with VMs of groups other than its own, if it has a group."""
+        """Find the machines or racks with VMs of other groups: forbidden for a VM in a group. Empty for other VMs."""
         other_groups = [group for group in self.groups if not group.has_vm(vm)]
         if len(other_groups) == len(self.groups):  # the VM is in no group
             return frozenset()
@@ -73,7 +74,7 @@ class SeparationRule(Struct, frozen=True):
             for other_vm in vms
             if any(group.has_vm((other_vm.vm.owner, other_vm.vm.pool, other_vm.vm.number)) for group in other_groups)
         )
-        return frozenset(map(self._get_scope_location, locations))
+        return frozenset(self._get_scope_location(location) for location in locations)
 
     def find_shared_locations(self, vm_locations: Iterable[VmLocation]) -> frozenset[str]:
         """Find the machines or racks with members of several groups."""
@@ -101,7 +102,7 @@ def build_separation_rules(
         attributes, is_rule = site_object.attributes, site_object.address.type == _RULE
         if not is_rule or attributes.get("enforcement") == _WARN or attributes.get("scope") == "site":
             continue  # a repacking keeps VMs on their site
-        groups = tuple(map(resolver.resolve_group, list_mappings(attributes, "group")))
+        groups = tuple(resolver.resolve_group(group) for group in list_mappings(attributes, "group"))
         rules.append(SeparationRule(str(attributes.get("scope")), groups))
     return tuple(rules)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import Enum
-from itertools import product
 from math import ceil
 from typing import Final
 
@@ -85,9 +84,9 @@ class RepackWindowSequence(Struct, frozen=True):
 def find_window_sequence(
     context: RepackContext, request: RepackRequest, choice: RepackChoice, time_budget: TimeBudget = NO_TIME_LIMIT
 ) -> RepackWindowSequence | None:
-    """Find an order with all VMs placed and the demand fitting; None if none is found. First, VMs use any machine not
-    reserved for the demand; then, they are steered to the target machines of the choice, if it has any. Return the
-    first certain order; if there is none, the one with the highest certainty.
+    """Find an order with all VMs placed and the demand fitting. First, VMs use any machine not reserved for the demand.
+    Then they are steered (by cordons) to the target machines of the choice, if it has any. Return the first certain
+    order, else the one with the highest certainty, or None without one.
     """
     best_sequence, best_certainty = None, -1.0
     for strategy, is_strict in _list_window_strategies(context, choice):
@@ -119,7 +118,7 @@ def build_ordered_sequence(
     sources = {source.handle: source for source in context.all_movable_vms if source.handle in targets}
     choice = RepackChoice(tuple(sources.values()), targets, reserved=frozenset(), crowding_pools=frozenset())
     builder = _RepackSequenceBuilder(context, request, choice, _WindowStrategy.STEERED, is_strict=True)
-    sequence = builder.build_windows(list(map(sources.__getitem__, group)) for group in order)
+    sequence = builder.build_windows([sources[handle] for handle in group] for group in order)
     if sequence is None or not has_capacity(sequence.scheduler_after, request):
         return None
     return sequence
@@ -131,8 +130,8 @@ def _list_window_strategies(context: RepackContext, choice: RepackChoice) -> lis
         return [(_WindowStrategy.FREE, True)]
     if not context.scheduler.is_sampled:  # no unknown NUMA cells, so no machine is emptied because of them
         return [(_WindowStrategy.FREE, True), (_WindowStrategy.STEERED, True)]
-    strict = list(product(_WindowStrategy, [True]))
-    return [*strict, *product(_STEERING_STRATEGIES, [False])]  # uncertain targets come last
+    certain_targets = [(strategy, True) for strategy in _WindowStrategy]
+    return certain_targets + [(strategy, False) for strategy in _STEERING_STRATEGIES]  # uncertain targets come last
 
 
 class _WindowStrategy(Enum):
@@ -257,11 +256,11 @@ class _RepackSequenceBuilder:
         return selected or self._select_vm_for_other_machine(remaining) or self._select_all_allowed(remaining)
 
     def _compute_turn(self, source: MovableVm) -> float:
-        """Return the turn of a VM; the lowest moves first. With LARGEST, large VMs do. With BY_TURNS, VMs returning to
-        their own machine are in the middle; those with targets on emptied machines move after them, all others before.
+        """Return the turn of a VM: the lowest moves first. LARGEST starts with the largest VMs. BY_TURNS has three
+        turns: most VMs, then VMs returning to their own machine, then VMs with targets on emptied machines.
         """
         if self._strategy is _WindowStrategy.LARGEST:
-            return -self._context.kinds[source.vm_class].sku.memory_gib
+            return -self._context.vm_classes[source.vm_class].sku.memory_gib
         if self._strategy is not _WindowStrategy.BY_TURNS:
             return 0
         if self._is_returning_vm(source):
@@ -292,7 +291,7 @@ class _RepackSequenceBuilder:
         return selected
 
     def _build_window(self, selected: Sequence[MovableVm]) -> _RepackWindowBuilder | None:
-        """Build a window as its plan runs: all VMs leave, then each is placed. If one does not fit, take only half."""
+        """Build a window: all VMs leave, then each is placed. If one does not fit, try half of the VMs, and so on."""
         size = len(selected)
         while size:
             by_pool_and_number = sorted(selected[:size], key=lambda source: source.handle)
@@ -300,7 +299,7 @@ class _RepackSequenceBuilder:
             if window is not None:
                 return window
             size //= 2
-        return None
+        return None  # not even one VM fits
 
     def _place_vms_together(self, sources: Sequence[MovableVm]) -> _RepackWindowBuilder | None:
         """Remove all `sources`, then place each of them in their order; None if one cannot be placed."""
@@ -380,8 +379,8 @@ class _RepackSequenceBuilder:
         return None
 
     def _find_machines_before_own(self, ranking: MachineRanking, source: MovableVm) -> set[str]:
-        """Find the machines to cordon for a VM to return to its own one in every NUMA layout: all machines chosen in
-        some layout before its own one, the last choice. Return none if the VM need not return in every layout.
+        """Find the machines to cordon for a VM to return to its own one in every NUMA layout. Its own one is the last
+        choice, so these are all machines chosen in some layout. Return none if the VM need not return in every layout.
         """
         others: set[str] = set()
         if self._is_strict and self._is_returning_vm(source):
@@ -469,7 +468,7 @@ def can_be_down_together(
 
 
 def exclude_machines(demand: Demand, machines: Iterable[str]) -> Demand:
-    """Return the demand with `machines` cordoned: with a hint against them, if there are any."""
+    """Return the demand with a hint against `machines`, as if they were cordoned; unchanged without machines."""
     names = frozenset(machines)
     if not names:
         return demand
@@ -526,7 +525,9 @@ def verify_sequence(
 def _count_target_hits(
     context: RepackContext, base: RackScheduler, window: RepackWindow, time_budget: TimeBudget
 ) -> Iterable[RepackStep]:
-    """Yield the steps with counts: a VM is on its target in `hits` of `runs` samples (other random choices)."""
+    """Yield the steps with counts: a VM is on its target in `hits` of `runs` samples (other random choices). `base` has
+    the machines and VMs of the site at the start of the window, without its leaving VMs.
+    """
     if _is_deterministic(context, base, window):
         yield from (replace(step, hits=SAMPLES, runs=SAMPLES) for step in window.steps)
         return

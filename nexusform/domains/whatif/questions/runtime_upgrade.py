@@ -210,15 +210,15 @@ def simulate_runtime_upgrade(
             if vms:
                 workloads += simulation.run_outage_wave(wave.number, {vm.name for vm in vms})
         waves[position] = replace(wave, workloads=tuple(workloads))
+    # Neighbours in byte order, but not in order of their numbers, such as r10 and r9.
+    unexpected_pairs = (pair for pair in pairwise(racks) if sort_key(pair[0]) > sort_key(pair[1]))
     return RuntimeUpgrade(
         site_id=site.id,
         options=options,
         racks=racks,
         waves=tuple(waves),
         verdicts=tuple(_build_verdicts(site, waves)),
-        unexpected_order=next(
-            ((first, second) for first, second in pairwise(racks) if sort_key(first) > sort_key(second)), ()
-        ),
+        unexpected_order=next(unexpected_pairs, ()),
         workloads=tuple(chain.from_iterable(simulation.build_verdicts() for simulation in simulations)),
         runtime=site.runtime,
         stop=_predict_stop(site, options, waves),
@@ -227,7 +227,7 @@ def simulate_runtime_upgrade(
 
 def _predict_stop(site: SiteSnapshot, options: UpgradeOptions, waves: Iterable[UpgradeWave]) -> UpgradeStop | None:
     """Find the first rack with more unhealthy machines than may fail: the upgrade stops there. None for no stop."""
-    last_wave = {wave.rack: wave.number for wave in waves}
+    last_wave = {wave.rack: wave.number for wave in waves}  # number of the last wave of each rack
     for rack, number in last_wave.items():
         machines = site.machines_by_rack[rack]
         max_failed = options.compute_max_failed(len(machines))

@@ -32,8 +32,8 @@ def build_failure_report(failure: Failure, origin: str) -> Report:
     """Build the report: VMs down and remaining, commands, and re-created VMs."""
     sections: list[Section] = []
     if failure.pools:
-        rows = tuple(Row(build_pool_cells(pool), pool.is_lost) for pool in failure.pools)
-        table = Table(("cluster", "pool", "down", "up", ""), rows, frozenset({2}))
+        rows = tuple(Row(build_pool_cells(pool), is_finding=pool.is_lost) for pool in failure.pools)
+        table = Table(("cluster", "pool", "down", "up", ""), rows, figures=frozenset({2}))
         sections.append(Section("Pools during the failure", table=table, is_finding=table.has_findings))
     if failure.workloads:
         table = build_workload_table(failure.workloads, is_drained=False)
@@ -68,9 +68,9 @@ def _build_recreation_section(failure: Failure) -> Section:
         racks = sorted(vms_by_rack, key=str.encode)
         rack_texts = [rack if vms_by_rack[rack] == 1 else f"{vms_by_rack[rack]} in {rack}" for rack in racks]
         cells = (pool.cluster, pool.pool, f"{fit} of {len(pool.vms)}", format_list(rack_texts))
-        rows.append(Row(cells, missing.maximum > 0))
+        rows.append(Row(cells, is_finding=missing.maximum > 0))
     reasons = tuple(f"{pool.cluster}/{pool.pool}: {pool.reason}" for pool in failure.recreations if pool.reason)
-    table = Table(("cluster", "pool", "fit", "racks"), tuple(rows), frozenset({2}))
+    table = Table(("cluster", "pool", "fit", "racks"), tuple(rows), figures=frozenset({2}))
     return Section("Re-created VMs (predicted)", reasons, table=table, is_finding=table.has_findings)
 
 
@@ -90,20 +90,22 @@ def build_failure_summary(failure: Failure) -> str:
     losses += [f"no pod of {impact.workload} runs" for impact in failure.lost_workloads]
     clauses = [down_text, format_list(losses, 4) if losses else "every control plane keeps its quorum"]
     if failure.recreations:
-        # Describe if every node has capacity elsewhere, and how certain that is.
-        missing = failure.missing if failure.samples is None else failure.samples.missing_count.maximum
-        if not missing:
-            capacity = "every node fits elsewhere"
-        elif failure.samples is None or failure.samples.missing_count.is_exact:
-            capacity = f"{format_count(missing, 'VM')} {select_word_form(missing, 'fits', 'fit')} nowhere else"
-        else:
-            sample_counts = failure.samples.numa_sampling
-            capacity = (
-                f"{failure.samples.missing_count} VMs fit nowhere else; everything fits in "
-                f"{sample_counts.fitting_count:,} of {sample_counts.sample_count:,} samples (NUMA use unknown)"
-            )
-        clauses.append(capacity)
+        clauses.append(_describe_capacity_elsewhere(failure))
     return "; ".join(clauses) + "."
+
+
+def _describe_capacity_elsewhere(failure: Failure) -> str:
+    """Describe if every re-created node has capacity elsewhere, and how certain that is if NUMA cells are unknown."""
+    samples = failure.samples
+    missing = failure.missing if samples is None else samples.missing_count.maximum
+    if not missing:
+        return "every node fits elsewhere"
+    if samples is None or samples.missing_count.is_exact:
+        return f"{format_count(missing, 'VM')} {select_word_form(missing, 'fits', 'fit')} nowhere else"
+    return (
+        f"{samples.missing_count} VMs fit nowhere else; everything fits in {samples.numa_sampling.fitting_count:,} of "
+        f"{samples.numa_sampling.sample_count:,} samples (NUMA use unknown)"
+    )
 
 
 def _describe_recovery(failure: Failure) -> Iterable[str]:
@@ -152,11 +154,11 @@ def _build_node_deletion_section(failure: Failure) -> Section:
         commands.append(f"# {deletion.cluster} ({format_count(len(deletion.nodes), 'node')}{note})")
         commands.append(deletion.command)
     title = "Delete these nodes to have Azure re-create them elsewhere"
-    return Section(title, tuple(lines), tuple(commands))
+    return Section(title, tuple(lines), commands=tuple(commands))
 
 
 def build_failure_runbook(failure: Failure) -> list[str]:
-    """Build the steps of an operator, from the failure to the final check; none if no VM is down on a known machine."""
+    """Build the steps of an operator, from the failure to the final check; none if no machine or no VM is lost."""
     return list(_build_runbook_steps(failure)) if failure.machines and failure.vm_count else []
 
 
@@ -200,7 +202,7 @@ def _build_location_section(pool: RecreatedPool) -> Section:
     for replacement in pool.vms:
         vm, location = replacement.vm, replacement.placement
         location_text = format_short_location(location) if location is not None else "no capacity"
-        rows.append(Row((vm.name, format_short_location(vm.placement), location_text), location is None))
+        rows.append(Row((vm.name, format_short_location(vm.placement), location_text), is_finding=location is None))
     table = Table(("node", "was on", "re-created on"), tuple(rows))
     return Section(f"{pool.cluster}/{pool.pool}", table=table, is_folded=True, is_finding=pool.missing > 0)
 

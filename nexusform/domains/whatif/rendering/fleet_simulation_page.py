@@ -1,7 +1,6 @@
 """Page of `simulate fleet`: the placement matrix before and after."""
 
 from collections.abc import Sequence
-from itertools import chain
 from typing import Final
 
 from msgspec.structs import replace
@@ -31,15 +30,15 @@ _NOTES: Final = {MemberEditKind.LEAVE: "leaves", MemberEditKind.DRAIN: "is drain
 
 def render_fleet_page(simulation: FleetSimulation, report: Report) -> str:
     """Render the page, with a newline at its end."""
-    pods = list(chain.from_iterable(placement.pods for placement in simulation.placements))
-    rows = list(chain.from_iterable(map(_list_binding_rows, simulation.placements)))
+    pods = [row for placement in simulation.placements for row in placement.pods]
+    rows = [row for placement in simulation.placements for row in _list_binding_rows(placement)]
     pod_table = render_pods(pods, "Pods one by one")
     return render_report_page(report, _render_matrices(simulation, rows), pod_table, rows=[*rows, *pods])
 
 
 def _render_matrices(simulation: FleetSimulation, rows: Sequence[PlacementChange]) -> Part:
     """Render matrices of placements before and after, with a column for each member. In a large fleet, only affected
-    members have one; if they are too many, render the list of changes in `rows` (of bindings). None without placements.
+    members have one. If even these are too many, list the changed bindings in `rows`. Return None without placements.
     """
     if not simulation.placements:
         return None

@@ -116,7 +116,7 @@ def _build_other_placements_line(simulation: FleetSimulation, row_count: int) ->
     unfulfilled = sum(
         not placement.after.is_fulfilled
         for placement in simulation.placements
-        if not (_has_cluster_changes(placement) or placement.has_findings)
+        if not (_has_cluster_changes(placement) or placement.has_findings)  # it has no row
     )
     if unfulfilled:
         text += f"; {unfulfilled:,} of them not fulfilled, as before"
@@ -143,7 +143,7 @@ def _build_placement_row(placement: PlacementOutcome) -> Row:
         format_list(placement.lost, 4),
         note,
     )
-    return Row(cells, placement.has_findings)
+    return Row(cells, is_finding=placement.has_findings)
 
 
 def _build_reason_section(simulation: FleetSimulation) -> Iterator[Section]:
@@ -173,7 +173,9 @@ def _truncate_sentences(lines: Sequence[str]) -> tuple[str, ...]:
 
 
 def _build_kept_cluster_sections(simulation: FleetSimulation) -> Iterator[Section]:
-    """Build a section of clusters kept despite a trigger, and one of the differences of a new placement."""
+    """Build a section of clusters kept although something changed (a trigger), and one of other clusters of the same
+    placement if it were created now.
+    """
     kept_lines: list[str] = []
     fresh_lines: list[str] = []
     for placement in simulation.placements:
@@ -203,10 +205,10 @@ def _build_pod_section(simulation: FleetSimulation) -> Iterator[Section]:
             removed = sum(row.target is None for row in pods)
             pending = len(pods) - added - removed
             cells = (cluster, workload, str(added or ""), str(removed or ""), str(pending or ""))
-            rows.append(Row(cells, pending > 0))
+            rows.append(Row(cells, is_finding=pending > 0))
         reasons |= {f"{row.object}: {row.reason}": None for row in placement.pending}
     if rows:
-        table = Table(("cluster", "workload", "come", "go", "have no node"), tuple(rows), frozenset({2, 3, 4}))
+        table = Table(("cluster", "workload", "come", "go", "have no node"), tuple(rows), figures=frozenset({2, 3, 4}))
         lines = tuple(reasons)[:_MAX_PODS]
         yield Section("Pods", lines, table=table, is_finding=table.has_findings)
 
@@ -277,7 +279,7 @@ def _build_usage_document(usage: ResourceUsage) -> Mapping[str, Any]:
 
 
 def _build_pod_key(row: PlacementChange) -> dict[str, Any]:
-    cluster, _, workload = row.pool.partition("/")
+    cluster, _, workload = row.pool.partition("/")  # <cluster>/<workload>
     return {"cluster": cluster, "workload": workload, "pod": row.object}
 
 

@@ -261,5 +261,5 @@ _PATH: Final = RecordForm(
 
 
 def build_upgrade_path_document(path: SiteUpgradePath) -> dict[str, Any]:
-    """Build the hops as JSON data."""
+    """Build the hops as JSON data, with the members listed in the form `_PATH`."""
     return {**_PATH(path), "end_of_support_source": SOURCE}

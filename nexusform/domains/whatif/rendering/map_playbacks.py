@@ -35,7 +35,7 @@ def build_runtime_upgrade_playback(site: SiteSnapshot, upgrade: RuntimeUpgrade) 
         loss = enclose("; lost meanwhile: ", ", ".join(lost_pools))
         prefix = f"Wave {wave.number} of {len(upgrade.waves)}: {wave.rack}{batch}"
         title = f"{prefix}, {format_count(wave.vm_count, 'VM')} down{loss}"
-        steps.append(PlaybackStep(title, wave.machines, figures=_build_pool_effects(wave.pools)))
+        steps.append(PlaybackStep(title, failed_machines=wave.machines, figures=_build_pool_effects(wave.pools)))
     return Playback(_build_site_map(site, _NO_CHANGES), (*steps, PlaybackStep("After the upgrade")))
 
 
@@ -66,7 +66,7 @@ def build_failure_playback(site: SiteSnapshot, failure: Failure) -> Playback:
         PlaybackStep("Before the failure"),
         PlaybackStep(
             f"{failure.lost} is lost: {format_count(down_count, 'VM')} down",
-            failure.machines,
+            failed_machines=failure.machines,
             figures=_build_pool_effects(failure.pools),
         ),
         PlaybackStep(
@@ -124,8 +124,8 @@ def build_repack_playback(site: SiteSnapshot, repack: RepackResult) -> Playback:
 def _build_site_map(
     site: SiteSnapshot, placements_after: Mapping[_VmKey, Placement | None], lost: frozenset[str] = frozenset()
 ) -> SiteMap:
-    """Build the map of a site before and after; `placements_after` has the moved VMs of pools (None: down). VMs without
-    a pool on `lost` machines are down, too. Other VMs stay.
+    """Build the map of a site before and after. `placements_after` has the new locations of VMs of pools that move,
+    None if they are down. VMs without a pool on `lost` machines are down, too. Other VMs stay.
     """
     racks = [SiteRack(rack.name, rack.availability_zone, rack.is_planned) for rack in site.racks]
     machines = [SiteMachine(facts) for rack in site.racks for facts in site.machines_by_rack.get(rack.name, ())]

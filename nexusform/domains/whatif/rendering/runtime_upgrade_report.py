@@ -43,7 +43,7 @@ def build_runtime_upgrade_report(upgrades: Sequence[RuntimeUpgrade], origin: str
         verdicts = [verdict for verdict in upgrade.verdicts if verdict.total]  # of pools with VMs
         rows = tuple(map(_build_verdict_row, verdicts))
         heads = ("cluster", "pool", "VMs", "min up", "down in waves", "verdict")
-        table = Table(heads, rows, frozenset({2, 3}))
+        table = Table(heads, rows, figures=frozenset({2, 3}))
         sections.append(Section(f"{prefix}Verdict by pool", table=table, is_finding=upgrade.is_availability_lost))
         if 0 < len(upgrade.waves) <= _MAX_WAVES:  # the table has a column for each
             sections.append(_build_vms_up_section(upgrade, verdicts, prefix))
@@ -57,11 +57,11 @@ def build_runtime_upgrade_report(upgrades: Sequence[RuntimeUpgrade], origin: str
     names = format_list(upgrade.site_id for upgrade in upgrades)
     has_findings = any(upgrade.has_findings for upgrade in upgrades)
     title = f"Runtime upgrade of {names} ({origin})"
-    return Report(title, _build_summary(upgrades), has_findings, tuple(facts), tuple(sections))
+    return Report(title, _build_summary(upgrades), has_findings, facts=tuple(facts), sections=tuple(sections))
 
 
 def _build_summary(upgrades: Sequence[RuntimeUpgrade]) -> str:
-    """Build the summary: losses of pools and workloads, or else Pending pods; then predicted stops of the upgrades."""
+    """Build the summary: losses of pools and workloads, or else Pending pods. Predicted stops of upgrades follow."""
     losses: list[str] = []
     workloads: list[WorkloadVerdict] = []
     stops: list[str] = []
@@ -158,7 +158,7 @@ def _describe_versions(runtime: RuntimeVersion | None) -> Iterable[str]:
 def _describe_abort_conditions(upgrade: RuntimeUpgrade) -> Iterable[str]:
     """Describe the conditions of an abort."""
     options = upgrade.options
-    sizes: dict[str, int] = {}
+    sizes: dict[str, int] = {}  # number of machines by rack
     for wave in upgrade.waves:
         sizes[wave.rack] = sizes.get(wave.rack, 0) + len(wave.machines)
     max_failed_by_rack = {rack: options.compute_max_failed(size) for rack, size in sizes.items()}
@@ -199,45 +199,41 @@ def _build_verdict_row(verdict: PoolUpgradeVerdict) -> Row:
         result = f"{result}: no node left"
     pool_name = _POOL_NAMES.get(verdict.kind, verdict.pool)
     cells = (verdict.cluster, pool_name, f"{verdict.total:,}", fewest, waves, result)
-    return Row(cells, verdict.outcome is PoolOutcome.LOST)
+    return Row(cells, is_finding=verdict.outcome is PoolOutcome.LOST)
 
 
 def _build_vms_up_section(upgrade: RuntimeUpgrade, verdicts: Iterable[PoolUpgradeVerdict], prefix: str) -> Section:
     """Build the section with a row per pool and a column per wave: the number of its VMs up. `.` means all of them, and
     `!` a lost quorum or pool.
     """
-    waves = [
-        {
-            (pool.cluster_id, pool.pool): f"{pool.remaining_count:,}!" if pool.is_lost else f"{pool.remaining_count:,}"
-            for pool in wave.pools
-        }
-        for wave in upgrade.waves
-    ]
+    count_texts: list[dict[tuple[str, str], str]] = []  # of each wave: texts by cluster id and name of the pool
+    for wave in upgrade.waves:
+        wave_texts = {}
+        for pool in wave.pools:
+            wave_texts[pool.cluster_id, pool.pool] = f"{pool.remaining_count:,}{'!' if pool.is_lost else ''}"
+        count_texts.append(wave_texts)
     rows = []
     for verdict in verdicts:
-        counts = [wave.get((verdict.cluster_id, verdict.pool), ".") for wave in waves]
+        counts = [wave_texts.get((verdict.cluster_id, verdict.pool), ".") for wave_texts in count_texts]
         pool_name = _POOL_NAMES.get(verdict.kind, verdict.pool)
         cells = (verdict.cluster, pool_name, f"{verdict.total:,}", *counts)
-        rows.append(Row(cells, verdict.outcome is PoolOutcome.LOST))
+        rows.append(Row(cells, is_finding=verdict.outcome is PoolOutcome.LOST))
     heads = ("cluster", "pool", "VMs", *(str(wave.number) for wave in upgrade.waves))
     legend = ". = all up; ! = quorum lost, or no node left." if upgrade.is_availability_lost else ". = all up."
-    table = Table(heads, tuple(rows), frozenset(range(2, len(heads))))
+    table = Table(heads, tuple(rows), figures=frozenset(range(2, len(heads))))
     return Section(f"{prefix}VMs up in each wave", (legend,), table=table)
 
 
 def _build_wave_section(wave: UpgradeWave, prefix: str) -> Section:
     """Build the section of pools with VMs down in one wave."""
     batch_text = "" if wave.batches == 1 else f", part {wave.batch} of {wave.batches}"
-    title = (
-        f"{prefix}Wave {wave.number}: {wave.rack}{batch_text}, "
-        f"{format_count(len(wave.machines), 'machine')}, "
-        f"{format_count(wave.vm_count, 'VM')} down"
-    )
+    counts_text = f"{format_count(len(wave.machines), 'machine')}, {format_count(wave.vm_count, 'VM')} down"
+    title = f"{prefix}Wave {wave.number}: {wave.rack}{batch_text}, {counts_text}"
     lines = []
     if wave.unmanaged_vms:
         lines.append(f"Outside nexusform: {format_list(wave.unmanaged_vms)} down.")
-    rows = tuple(Row(build_pool_cells(pool), pool.is_lost) for pool in wave.pools)
-    table = Table(("cluster", "pool", "down", "up", ""), rows, frozenset({2})) if rows else None
+    rows = tuple(Row(build_pool_cells(pool), is_finding=pool.is_lost) for pool in wave.pools)
+    table = Table(("cluster", "pool", "down", "up", ""), rows, figures=frozenset({2})) if rows else None
     return Section(title, tuple(lines), table=table, is_folded=True, is_finding=wave.is_lost)
 
 
@@ -252,7 +248,7 @@ def build_pool_cells(pool: PoolAvailability) -> tuple[str, str, str, str, str]:
 
 
 def build_runtime_upgrade_document(upgrades: Sequence[RuntimeUpgrade]) -> dict[str, Any]:
-    """Build the upgrades as JSON data."""
+    """Build the upgrades as JSON data. The forms `_SITE` and `_WAVE` list the members of the objects."""
     sites = []
     for upgrade in upgrades:
         waves = []
@@ -277,13 +273,11 @@ _LOST: Final = RecordForm(WorkloadImpact, "budgets=blocking_budgets pods=moves",
 _WORKLOAD_VERDICT: Final = RecordForm(
     WorkloadVerdict,
     "cluster_id workload replicas fewest_at_once=minimum_at_once fewest_running=minimum_running "
-    "most_pending=maximum_pending waves verdict=outcome "
-    "certain=is_certain budgets=blocking_budgets",
+    "most_pending=maximum_pending waves verdict=outcome certain=is_certain budgets=blocking_budgets",
 )
 _POOL_VERDICT: Final = RecordForm(
     PoolUpgradeVerdict,
-    "cluster_id pool control_plane=is_control_plane vms=total fewest_up=minimum_up quorum? waves "
-    "lost_in_waves "
+    "cluster_id pool control_plane=is_control_plane vms=total fewest_up=minimum_up quorum? waves lost_in_waves "
     "verdict=outcome",
 )
 _STOP: Final = RecordForm(
@@ -325,9 +319,9 @@ def build_workload_table(impacts: Iterable[WorkloadImpact], *, is_drained: bool)
         figures = (impact.before, impact.at_once, impact.running, impact.pending)
         cluster_name = impact.cluster_id.rpartition("/")[2]  # of <site>/<name>
         cells = (cluster_name, impact.workload, *map(str, figures), outcome.value)
-        rows.append(Row(cells, outcome is WorkloadOutcome.LOST))
+        rows.append(Row(cells, is_finding=outcome is WorkloadOutcome.LOST))
     heads = ("cluster", "workload", "ran", "at once", "then", "Pending", "")
-    return Table(heads, tuple(rows), frozenset({2, 3, 4, 5}))
+    return Table(heads, tuple(rows), figures=frozenset({2, 3, 4, 5}))
 
 
 def build_pending_lines(impacts: Sequence[WorkloadImpact]) -> list[str]:
@@ -355,9 +349,9 @@ def build_verdict_section(verdicts: Sequence[WorkloadVerdict], prefix: str) -> S
         cluster_name = verdict.cluster_id.rpartition("/")[2]  # of <site>/<name>
         cells = (cluster_name, verdict.workload, *map(str, pods))
         is_lost = verdict.outcome is WorkloadOutcome.LOST
-        rows.append(Row((*cells, format_spans(verdict.waves) or "-", outcome_text), is_lost))
+        rows.append(Row((*cells, format_spans(verdict.waves) or "-", outcome_text), is_finding=is_lost))
     heads = ("cluster", "workload", "pods", "at once", "then", "Pending", "waves", "verdict")
-    table = Table(heads, tuple(rows), frozenset({2, 3, 4, 5}))
+    table = Table(heads, tuple(rows), figures=frozenset({2, 3, 4, 5}))
     lines = [_COLUMN_NOTE]
     if not all(verdict.is_certain for verdict in verdicts):
         lines.append("* kube-scheduler picks randomly among equal nodes: this is one possible outcome.")
@@ -377,6 +371,6 @@ _COLUMN_NOTE = (
 
 
 def build_workload_document(impact: WorkloadImpact, *, is_drained: bool) -> dict[str, Any]:
-    """Build the data of one workload while nodes are down."""
+    """Build the data of one workload while nodes are down, with the members of `_WORKLOAD` and `_LOST`."""
     outcome = {"outcome": impact.determine_outcome(is_drained=is_drained).value}
     return {**_WORKLOAD(impact), **outcome, **_LOST(impact)}

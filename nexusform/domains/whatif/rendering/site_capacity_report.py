@@ -53,6 +53,7 @@ def _build_summary(answer: CapacityAnswer) -> str:
 
 
 def _format_sku_mix(parts: Iterable[SkuCount]) -> str:
+    """Format one set of a mix: `3 x NC_P46_224_v1 + 1 x NC_G6_28_v1`."""
     return " + ".join(f"{part.count} x {part.sku.title}" for part in parts)
 
 
@@ -105,7 +106,7 @@ def _build_sections(answer: CapacityAnswer) -> Iterable[Section]:
     heads = ("SKU", *counts, "worst rack", "left over")
     rows = tuple(_build_sku_row(sku_capacity, answer) for sku_capacity in answer.sku_capacities)
     line = "Left over: free but unusable once the site is filled with that SKU."
-    table = Table(heads, rows, frozenset(range(1, len(counts) + 1)))
+    table = Table(heads, rows, figures=frozenset(range(1, len(counts) + 1)))
     yield Section("Spare capacity by VM SKU", (line,), table=table)
     # Build the section with a row per SKU and a column per availability zone; every SKU has the same zones and racks.
     zones = answer.sku_capacities[0].zones if answer.sku_capacities else ()
@@ -138,15 +139,17 @@ def _build_sku_row(sku_capacity: SkuCapacity, answer: CapacityAnswer) -> Row:
     counts = (f"{sku_capacity.current}", *planned, f"{sku_capacity.with_one_rack_down}")
     return Row(
         (sku_capacity.sku.title, *counts, sku_capacity.worst_rack, unusable),
-        answer.has_requested_skus and not sku_capacity.current.maximum,
+        is_finding=answer.has_requested_skus and not sku_capacity.current.maximum,
     )
 
 
 def _build_sku_table(heads: Sequence[str], rows: tuple[Row, ...]) -> Table:
-    return Table(("SKU", *heads), rows, frozenset(range(1, len(heads) + 1)))
+    """Build a table with a row per SKU. All columns after the SKU are figures."""
+    return Table(("SKU", *heads), rows, figures=frozenset(range(1, len(heads) + 1)))
 
 
 def _format_zone(zone: ZoneCapacity) -> str:
+    """Format the number of additional VMs in a zone: `3`, or `3 +2` with those of planned racks."""
     return f"{zone.current} +{zone.planned:,}" if zone.planned else f"{zone.current}"
 
 
@@ -168,7 +171,7 @@ def _build_mix_section(mix: MixAnswer) -> Section:
         for part, (_, additional) in zip(mix.parts, mix.remaining, strict=True)
     ]
     heads = ("SKU", "in a set", "in all", "more in addition")
-    table = Table(heads, tuple(rows), frozenset({1, 2, 3}))
+    table = Table(heads, tuple(rows), figures=frozenset({1, 2, 3}))
     return Section("Filled with the mix", tuple(lines), table=table, is_finding=not mix.sets.maximum)
 
 
@@ -193,8 +196,8 @@ def build_site_resource_sections(rows: Sequence[SiteResourceCapacity]) -> Iterab
             remaining = f"{row.total:,}{unit}, use not captured"
         else:
             remaining = f"{row.free:,} of {row.total:,}{unit}"
-        table_rows.append(Row((LABELS[row.kind], row.name or "-", remaining, upgrade), row.is_insufficient))
-    table = Table(("resource", "of", "left", "during an upgrade"), tuple(table_rows), frozenset({2, 3}))
+        table_rows.append(Row((LABELS[row.kind], row.name or "-", remaining, upgrade), is_finding=row.is_insufficient))
+    table = Table(("resource", "of", "left", "during an upgrade"), tuple(table_rows), figures=frozenset({2, 3}))
     yield Section("Other resources", lines, table=table)
 
 
@@ -230,9 +233,8 @@ _ZONE: Final = RecordForm(
 _SKU: Final = RecordForm(
     SkuCapacity,
     "vm_sku_name=sku.name [sriov_vfs=sku.vfs] more=current.minimum "
-    "more_with_planned_racks=with_planned.minimum "
-    "more_with_any_one_rack_lost=with_one_rack_down.minimum worst_rack? left_over=. zones "
-    "rack_lost=without_rack *now=current with_planned_racks=with_planned "
+    "more_with_planned_racks=with_planned.minimum more_with_any_one_rack_lost=with_one_rack_down.minimum "
+    "worst_rack? left_over=. zones rack_lost=without_rack *now=current with_planned_racks=with_planned "
     "with_any_one_rack_lost=with_one_rack_down with_rack_lost=without_rack",
     left_over="vcpus=unusable_vcpus.maximum memory_gib=unusable_memory_gib.maximum",
     zones=_ZONE,

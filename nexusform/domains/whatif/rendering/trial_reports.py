@@ -157,10 +157,12 @@ def build_placement_document(answer: PlacementFeasibility) -> dict[str, Any]:
 
 
 def build_rebalance_report(result: RebalanceResult, evictions: str, taints: str, path: str) -> Report:
-    """Build the report; `evictions` and `taints` are the configuration, generated at `path` ("": nowhere)."""
+    """Build the report. `evictions` and `taints` are HCL texts, written to `path` ("": to no file)."""
     sections = tuple(_build_rebalance_sections(result, evictions, taints, path))
-    is_finding = bool(result.before.unknown) or (bool(result.waiting_bindings) and result.trial is None)
-    return Report("Rebalancing of placements (from the state)", _format_verdict(result), is_finding, (), sections)
+    has_no_help = bool(result.waiting_bindings) and result.trial is None  # pods wait, and no evictions help
+    is_finding = bool(result.before.unknown) or has_no_help  # unknown: other pods may wait
+    title = "Rebalancing of placements (from the state)"
+    return Report(title, _format_verdict(result), is_finding, sections=sections)
 
 
 def _format_verdict(result: RebalanceResult) -> str:
@@ -182,14 +184,14 @@ def _format_verdict(result: RebalanceResult) -> str:
 
 
 def _build_rebalance_sections(result: RebalanceResult, evictions: str, taints: str, path: str) -> Iterator[Section]:
-    """Build the sections: a trial's evictions, proof and configuration, or reasons; waiting and unknown bindings."""
+    """Build the sections: evictions with proof and HCL, or else reasons. Waiting and unknown bindings follow."""
     if result.trial is not None:
         rows = []
         for number, item in enumerate(result.trial.evictions, 1):
             targets = list_newly_picked_clusters(result, str(item.address))
             cells = (str(number), item.placement, item.cluster, ", ".join(targets) or "no cluster", item.policy.value)
             rows.append(Row(cells))
-        yield Section("Evictions, in this order", table=Table(_EVICTION_COLUMNS, tuple(rows), frozenset({0})))
+        yield Section("Evictions, in this order", table=Table(_EVICTION_COLUMNS, tuple(rows), figures=frozenset({0})))
         yield Section("Proof", (describe_minimality_proof(result),))
         if taints:
             yield Section("Taints (override file)", (_explain_taints(result),), code=CodeBlock(taints, "hcl"))

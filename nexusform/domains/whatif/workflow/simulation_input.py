@@ -86,6 +86,7 @@ class UnreadableInput(DiagnosticsError):
     """Error of an input that cannot be read, with the source files of its diagnostics."""
 
     def __init__(self, diagnostics: Iterable[Diagnostic], sources: Mapping[str, SourceFile] | None = None) -> None:
+        """Create the error. `sources` are files to quote in the diagnostics, by name."""
         super().__init__(*diagnostics)
         self.sources = sources or {}
 
@@ -134,7 +135,7 @@ def locate_diagnostics(
     configuration, _ = load_project_configuration(location)
     blocks = {str(block.address): block for block in iterate_resource_blocks(configuration)}
     for position, problem in enumerate(problems):
-        block = blocks.get(_INSTANCE_KEY.sub("", problem.address))
+        block = blocks.get(_INSTANCE_KEY.sub("", problem.address))  # without the key of the instance
         if block is not None and problem.subject is None:
             problems[position] = replace(problem, subject=block.header_span, block=block.header)
     return problems, configuration.files
@@ -249,7 +250,7 @@ def _read_observed_clusters(location: CommandContext, state: State) -> _NodeRead
 
 
 def _read_planned_clusters(location: CommandContext, saved: SavedPlan, objects: Iterable[SiteObject]) -> _NodeReading:
-    """Read the clusters in data blocks of a saved plan, with references evaluated from `objects`: objects after it."""
+    """Read the clusters in data blocks of a saved plan. References are evaluated from `objects` (after the plan)."""
     if not saved.plan.basis.data_files:  # its data sources read no file, so no output of kubectl
         return {}, []
     configuration, _ = load_plan_configuration(location, saved)

@@ -121,21 +121,22 @@ class _EvictionTrials:
     """Plans with evictions, each made once. `problems` are errors of the base: the plan without evictions."""
 
     def __init__(self, run: Run, members: Mapping[str, MemberBlock]) -> None:
+        """Start without plans. `members` are the blocks that can get taints, by cluster name."""
         self.run = run
         self.project = run.project
         self.members = members
-        self.problems: list[Diagnostic] = []
-        self._outcomes: dict[EvictionProposal, TrialOutcome] = {}
+        self.problems: list[Diagnostic] = []  # errors of the plan without evictions
+        self._outcomes: dict[EvictionProposal, TrialOutcome] = {}  # of the trials planned so far
 
     def evaluate(self, trial: EvictionProposal) -> TrialOutcome:
-        """Return the outcome of a plan with these evictions and taints."""
+        """Return the outcome of a plan with these evictions and taints; equal trials are planned once."""
         if trial not in self._outcomes:
             self._outcomes[trial] = self._plan_trial(trial)
         return self._outcomes[trial]
 
     def _plan_trial(self, trial: EvictionProposal) -> TrialOutcome:
-        """Plan the project with the blocks of a trial. Errors without any eviction are kept in `problems`, for the
-        answer; errors with evictions only reject the trial.
+        """Plan the project with the blocks of a trial. Errors with evictions only reject the trial. Errors without any
+        eviction are kept in `problems`: the configuration itself is invalid.
         """
         texts = {
             _EVICTIONS_FILE: render_evictions(trial, self.members),

@@ -83,14 +83,14 @@ def _can_move(ground: RepackContext, asked: RepackRequest, chosen: Sequence[Mova
         standing[source.pool, place.rack] -= 1
         for cell in place.cells:
             at = place.machine, cell
-            cells[at] = cells[at].subtract(ground.kinds[source.vm_class].sku, -1)
+            cells[at] = cells[at].subtract(ground.vm_classes[source.vm_class].sku, -1)
     demanded = {host.machine.name for host in ground.hosts if host.admits_demand}
 
     def count_fitting_vms() -> int:
         fits = 0
         for (machine, _), free in cells.items():
             if machine in demanded:
-                fits += next(n for n in range(99) if not free.subtract(asked.sku, n + 1).is_non_negative)
+                fits += next(n for n in range(99) if min(free.subtract(asked.sku, n + 1)) < 0)
         return fits
 
     def try_placing(left: Sequence[MovableVm]) -> bool:
@@ -99,7 +99,7 @@ def _can_move(ground: RepackContext, asked: RepackRequest, chosen: Sequence[Mova
         if not left:
             return True
         source, *others = left
-        sku = ground.kinds[source.vm_class].sku
+        sku = ground.vm_classes[source.vm_class].sku
         tried: set[tuple[FreeCell, str]] = set()
         for at, free in list(cells.items()):
             rack = racks[at[0]]
@@ -125,7 +125,7 @@ def _can_move(ground: RepackContext, asked: RepackRequest, chosen: Sequence[Mova
                 return True
         return False
 
-    return try_placing(sorted(chosen, key=lambda source: -ground.kinds[source.vm_class].sku.memory_gib))
+    return try_placing(sorted(chosen, key=lambda source: -ground.vm_classes[source.vm_class].sku.memory_gib))
 
 
 @pytest.mark.parametrize("seed", select_cases(range(24)))
@@ -215,7 +215,7 @@ def _can_settle(site: SiteSnapshot, ground: RepackContext, asked: RepackRequest,
     standing = Counter(ground.existing)
     for source in chosen:
         standing[source.pool, source.vm.placement.rack] -= 1
-    order = sorted(chosen, key=lambda source: -ground.kinds[source.vm_class].sku.memory_gib)
+    order = sorted(chosen, key=lambda source: -ground.vm_classes[source.vm_class].sku.memory_gib)
     return _try_placing(scheduler, ground, asked, order, standing)
 
 
@@ -231,7 +231,7 @@ def _try_placing(
     if not left:
         return True
     source, *others = left
-    kind, pool = ground.kinds[source.vm_class], ground.pools[source.pool]
+    kind, pool = ground.vm_classes[source.vm_class], ground.pools[source.pool]
     vm = VmName(pool.owner.owner, pool.owner.cluster, pool.name, source.vm.number)
     for host in ground.hosts:
         machine = host.machine
@@ -459,7 +459,7 @@ def test_targets_are_assigned_without_unnecessary_crowding() -> None:
     [here, there] = list(hosts.values())[:2]
     full = {(one.pool, here.machine.rack): 9, (other.pool, there.machine.rack): 9}
     crowded = replace(ground, existing=full, limits=tuple(1 for _ in ground.limits))
-    size_of = [0] * len(ground.kinds)
+    size_of = [0] * len(ground.vm_classes)
     targets, pools = assign_machines(crowded, [one, other], [(0, here), (0, there)], size_of)
     assert len(targets) == 2
     if one.pool != other.pool:
