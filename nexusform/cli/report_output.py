@@ -56,10 +56,10 @@ class PlanFileAnswerFlags(Struct, frozen=True, kw_only=True):
     format: str = declare_choice("Set the output format", ("text", "markdown", "json"))
     report: tuple[str, ...] = declare_report_flags()
 
-    @property
-    def is_document(self) -> bool:
-        """Whether stdout is for a document only."""
-        return self.format != "text" or has_stdout_report(parse_reports(self.report, FORMATS.keys()))
+
+def is_document(flags: PlanFileAnswerFlags | AnswerFormatFlags) -> bool:
+    """Return whether stdout is for a document only."""
+    return flags.format != "text" or has_stdout_report(parse_reports(flags.report, FORMATS.keys()))
 
 
 def write_answer(answer: Answer, flags: PlanFileAnswerFlags | AnswerFormatFlags, screen: Screen) -> int:

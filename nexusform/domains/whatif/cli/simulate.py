@@ -20,7 +20,7 @@ from nexusform.cli.arguments import (
     declare_text_flag,
 )
 from nexusform.cli.commands import CommandEntry, LazyGroup, define_command
-from nexusform.cli.report_output import Answer, PlanFileAnswerFlags, write_answer
+from nexusform.cli.report_output import Answer, PlanFileAnswerFlags, is_document, write_answer
 from nexusform.cli.shared_flags import ViewFlags, create_context, declare_state_flag, declare_variable_flags
 from nexusform.diagnostics.diagnostic import DiagnosticsError
 from nexusform.diagnostics.phrases import format_count, format_first_items
@@ -80,9 +80,9 @@ def run_question(
     try:
         inputs = open_input(context, flags.answer.plan)
     except UnreadableInput as problem:
-        screen.print_diagnostics(problem.diagnostics, problem.sources, is_aside=flags.answer.is_document)
+        screen.print_diagnostics(problem.diagnostics, problem.sources, is_aside=is_document(flags.answer))
         return 1
-    screen.print_diagnostics(inputs.diagnostics, inputs.sources, is_aside=flags.answer.is_document)
+    screen.print_diagnostics(inputs.diagnostics, inputs.sources, is_aside=is_document(flags.answer))
     try:
         answer = build_answer(inputs.snapshot, inputs)
     except DiagnosticsError as rejection:

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from nexusform.cli.arguments import declare_flag_group, declare_number, declare_text_flag
 from nexusform.cli.commands import define_command
-from nexusform.cli.report_output import Answer, AnswerFormatFlags, write_answer
+from nexusform.cli.report_output import Answer, AnswerFormatFlags, is_document, write_answer
 from nexusform.cli.shared_flags import ViewFlags, create_context, declare_state_flag, declare_variable_flags
 from nexusform.diagnostics.diagnostic import has_errors
 from nexusform.domains.whatif.workflow.simulation_input import UnreadableInput
@@ -47,11 +47,11 @@ def simulate_rebalance(arguments: RebalanceArguments) -> int:
     try:
         rebalancing = plan_rebalancing(request, context)
     except UnreadableInput as problem:
-        screen.print_diagnostics(problem.diagnostics, problem.sources)
+        screen.print_diagnostics(problem.diagnostics, problem.sources, is_aside=is_document(arguments.answer))
         return 1
     if path and rebalancing.evictions:
         problems = write_rebalancing(path, rebalancing, context)
-        screen.print_diagnostics(problems, sources={})
+        screen.print_diagnostics(problems, sources={}, is_aside=is_document(arguments.answer))
         if has_errors(problems):
             return 1
     result = rebalancing.result
@@ -100,7 +100,7 @@ def simulate_placement(arguments: PlacementArguments) -> int:
         trial = read_trial_manifests(path, arguments.pick, clusters, context)
         plan = plan_trial_placement(trial, context)
     except UnreadableInput as problem:
-        screen.print_diagnostics(problem.diagnostics, problem.sources)
+        screen.print_diagnostics(problem.diagnostics, problem.sources, is_aside=is_document(arguments.answer))
         return 1
     answer = select_placement(plan, trial)
     report = build_placement_report(answer, path)

@@ -1,6 +1,6 @@
 """Report of `simulate kubernetes-upgrade`, also of `-to=V`, as text and as data."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any, Final
 
 from nexusform.diagnostics.phrases import enclose, format_count, format_list, select_word_form
@@ -47,7 +47,7 @@ def _build_summary(upgrade: KubernetesUpgrade) -> str:
         return f"The upgrade does not fit: no surge capacity for {names}."
     course = upgrade.build_course()
     if course.budgets:
-        return f"The upgrade is blocked: {format_list(course.budgets)} allows no eviction, so drains time out."
+        return f"The upgrade is blocked: {_describe_blocking_budgets(course.budgets)}"
     if course.lost_pools:
         return f"The upgrade fits, but no node of {format_list(course.lost_pools)} is up."
     return "The upgrade fits: every batch has the surge capacity it needs."
@@ -163,7 +163,7 @@ def build_upgrade_path_report(path: SiteUpgradePath, origin: str) -> Report:
 
 
 def _build_path_summary(path: SiteUpgradePath) -> str:
-    """Build the summary: nothing to do, the first hop without surge capacity, losses, or success."""
+    """Build the summary: nothing to do, the first hop that may not end, losses, or success."""
     hops = path.list_hops()
     if not hops:
         return "Nothing to do: already at this version."
@@ -172,11 +172,25 @@ def _build_path_summary(path: SiteUpgradePath) -> str:
             pools = format_list(pool.pool for pool in hop.upgrade.blocked_pools)
             reason = f"no surge capacity for {pools}" if pools else "surge capacity in some samples only"
             return f"The upgrade does not fit: {cluster.cluster} stops at {hop.start} -> {hop.end}, {reason}."
-    if path.has_findings:
-        count = sum(hop.has_findings for _, hop in hops)
+    for cluster, hop in hops:
+        obstacle = ""
+        if hop.course.budgets:
+            obstacle = _describe_blocking_budgets(hop.course.budgets)
+        elif hop.needs_intermediate_bundle:
+            obstacle = "it needs another version bundle first."
+        if obstacle:
+            return f"Every surge fits, but {cluster.cluster} may stop at {hop.start} -> {hop.end}: {obstacle}"
+    count = sum(bool(hop.course.lost_pools) for _, hop in hops)
+    if count:
         verb = select_word_form(count, "takes", "take")
         return f"Every surge fits, but {format_count(count, 'hop')} {verb} workload down."
     return f"The upgrade fits in {format_count(len(hops), 'hop')}: every surge fits."
+
+
+def _describe_blocking_budgets(budgets: Collection[str]) -> str:
+    """Describe PodDisruptionBudgets that block drains."""
+    verb = select_word_form(len(budgets), "allows", "allow")
+    return f"{format_list(budgets)} {verb} no eviction, so drains time out."
 
 
 def _describe_order_and_versions(path: SiteUpgradePath) -> Iterable[str]:
@@ -222,7 +236,7 @@ def _describe_hop_losses_and_blockers(hop: ClusterUpgradeHop) -> Iterable[str]:
         yield f"{prefix}{pool.pool}: {pool.reason}"
     course = hop.course
     if course.budgets:
-        yield f"{prefix}{format_list(course.budgets)} allows no eviction, so drains time out."
+        yield f"{prefix}{_describe_blocking_budgets(course.budgets)}"
     if course.lost_pools:
         yield f"{prefix}no node (or no quorum) of {format_list(course.lost_pools)} is up meanwhile."
     if course.single_replicas:

@@ -151,7 +151,8 @@ class _EvictionTrials:
             if errors:
                 return TrialOutcome(error=errors[0].detail)
             self.run.project = replace(self.project, configuration=configuration)
-        plan = self.run.plan(PlanOptions(refresh=False, samples=0, includes_remedies=False)).plan
+        options = PlanOptions(refresh=False, samples=0, includes_remedies=False, verifies_certainty=False)
+        plan = self.run.plan(options).plan
         errors = _select_errors(plan.diagnostics)
         if not trial.evictions:
             self.problems = errors

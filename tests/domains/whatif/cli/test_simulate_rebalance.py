@@ -123,6 +123,18 @@ def test_evictions_are_minimal_and_depend_on_each_other(capsys: Capture) -> None
     assert "run on all 3 selected clusters" in run_and_join_output(capsys, "plan")[1]
 
 
+def test_document_on_stdout_is_alone(capsys: Capture) -> None:
+    write_configuration(("west", "east", "south"), orders=ONE, audit=ONE, payments=FIXED)
+    run_apply(capsys)
+    set_replicas("payments", 4)
+    Path("sub").mkdir()
+    words = ["simulate", "rebalance", "-format=json", "-generate-config-out=sub/moves.nf.hcl"]
+    assert run_command_line(words) == 0
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["evictions"]
+    assert "Move the file there before the next plan." in " ".join(printed.err.replace("│", " ").split())
+
+
 CHOICE = """placement_type     = "PickN"
     number_of_clusters = 1
     affinity {

@@ -23,6 +23,7 @@ from nexusform.kubernetes.releases.kubernetes_versions import (
     parse_version,
     select_available_versions,
 )
+from nexusform.plans.maintenance import DrainObstacles
 from nexusform.state.objects import State
 from tests.planning.harness import cluster, list_rows, plan, pool
 from tests.worlds.small_worlds import build_applied_state, build_racks, get_site, where
@@ -122,6 +123,21 @@ def test_each_hop_starts_from_result_of_previous_plan() -> None:
     # Four workers, one at a time, half an hour each; the control plane does not count.
     assert [hop.course.drain_hours for hop in way.hops] == [2.0, 2.0]
     assert [hop.end.end_of_support for hop in way.hops] == ["2026-07", "2026-11"]
+
+
+def test_summary_names_the_reason_of_a_hop_that_may_stop() -> None:
+    path = find_path(build_applied_state(build_racks(3, 3) + cluster("a", arguments=OLD, count=1)), "a", "1.30")
+    [way] = path.clusters
+    [hop] = way.hops
+    assert build_upgrade_path_report(path, "here").verdict == "The upgrade fits in 1 hop: every surge fits."
+    gap = replace(hop, needs_intermediate_bundle=True)
+    blocked = replace(hop, upgrade=replace(hop.upgrade, disruptions=DrainObstacles(budgets=("web/a", "web/b"))))
+    for changed, reason in (
+        (gap, "it needs another version bundle first."),
+        (blocked, "web/a and web/b allow no eviction, so drains time out."),
+    ):
+        summary = build_upgrade_path_report(replace(path, clusters=(replace(way, hops=(changed,)),)), "here").verdict
+        assert summary == f"Every surge fits, but a may stop at 1.29 -> 1.30: {reason}"
 
 
 def test_infeasible_hop_is_a_finding_and_moves_no_vm() -> None:
