@@ -54,7 +54,7 @@ class ApplyRecorder:
         self._backend = backend
         self._draft = StateDraft(base, remaining)
         self._lines: list[bytes] = []
-        self.has_written = False  # whether anything may follow the previous content
+        self.has_written = False  # whether the journal may have new lines
 
     def get_state(self) -> State:
         """Return the current state."""
@@ -113,7 +113,7 @@ class ApplyRecorder:
         """Record the end of a step and the instance at its address. The whole instance is written, not the
         difference: replaying an outcome twice gives the same state.
         """
-        number = NO_STEP if error else call.step.id
+        number = NO_STEP if error else call.step.id  # a failed step is not completed
         self.add_record(InstanceOutcome(call.change.address, call.key.creation, instance, error, number))
 
     def flush(self) -> None:

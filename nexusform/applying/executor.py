@@ -114,11 +114,11 @@ class _StepGraph(Struct):
 
     @staticmethod
     def build_graph(steps: Mapping[int, Step]) -> _StepGraph:
-        """Build the graph of `steps` by id. Waits for steps missing there (done by an earlier run) are dropped."""
+        """Build the graph of `steps` (by id). Waits for other steps, done by an earlier run, are dropped."""
         graph = _StepGraph()
         for step in steps.values():
-            awaited_steps = steps.keys() & step.waits_for
-            previous_steps = steps.keys() & step.follows
+            awaited_steps = steps.keys() & step.waits_for  # to succeed first
+            previous_steps = steps.keys() & step.follows  # to end first, with any result
             graph.open_waits[step.id] = len(awaited_steps) + len(previous_steps)
             for awaited in awaited_steps:
                 graph.dependents.setdefault(awaited, []).append(step.id)
@@ -129,17 +129,17 @@ class _StepGraph(Struct):
         return graph
 
     def complete_step(self, step: int) -> None:
-        """Release the dependents of a step."""
+        """End the waits of dependents: this step succeeded."""
         self._complete_dependency_of_steps(self.dependents.get(step, ()))
 
     def release_followers(self, step: int) -> None:
-        """Release the followers of a step."""
+        """End the waits of followers: this step ended, with any result."""
         self._complete_dependency_of_steps(self.followers.pop(step, ()))
 
     def _complete_dependency_of_steps(self, steps: Iterable[int]) -> None:
         for step in steps:
             self.open_waits[step] -= 1
-            if not self.open_waits[step]:
+            if not self.open_waits[step]:  # it waits for no further step
                 heappush(self.ready, step)
 
     def list_dependents(self, step: int) -> list[int]:
@@ -396,7 +396,7 @@ class _PlanExecution:
             self._unreported.append(event)
 
     def _skip_remaining_steps(self) -> None:
-        """Skip the steps without an end, if any: their reason is the same."""
+        """Skip the steps without an end, if any, all for the same reason."""
         if self._is_interrupted:
             reason = "The apply was interrupted before it."
         elif self._problem:

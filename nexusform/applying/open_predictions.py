@@ -102,7 +102,7 @@ def _build_rows(predictions: Iterable[PredictedVm]) -> Iterator[_RackVms]:
     for prediction in predictions:
         certainty = prediction.certainty
         flags = (prediction.is_machine_certain, prediction.is_count_certain)
-        _, _, count_tied = certainty.tied
+        _, _, count_tied = certainty.tied  # numbers of equally good racks, machines and counts
         is_unreduced = certainty.measured is None  # a row has `measured` shares for all of its VMs, or for none
         members_by_row[prediction.rack, flags, certainty.rack_count, count_tied, is_unreduced].append(prediction)
         if prediction.tied_machines and ties is None:

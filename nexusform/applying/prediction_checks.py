@@ -191,7 +191,7 @@ def list_vms_without_machine(
 
 
 def list_completed_objects(events: Iterable[StepEvent], plan: Plan, earlier: Iterable[Step] = ()) -> frozenset[str]:
-    """Return the addresses with all steps done, by this run or an earlier one."""
+    """Return the addresses with all steps done: by this run (`events`), or by an earlier one (the steps `earlier`)."""
     completed = {str(plan.changes[step.change].address) for step in earlier}
     incomplete: set[str] = set()
     for event in events:
@@ -244,8 +244,8 @@ def _verify_single_vm_predictions(observed: Sequence[tuple[PredictedVm, Placemen
         is_certain = certainty.machine >= 1 and prediction.is_machine_certain
         result = f"but runs on {placement.machine}"
         text = f"{prediction.object} was predicted with certainty on {prediction.machine}, {result}"
-        is_rack_correct = _decrement_matching_vm_count(racks, prediction.rack)
-        is_machine_correct = _decrement_matching_vm_count(machines, prediction.machine)
+        is_rack_correct = _take_observed_vm(racks, prediction.rack)
+        is_machine_correct = _take_observed_vm(machines, prediction.machine)
         yield VerifiedPrediction(RACK_PREDICTION, certainty.rack, rack_chance, is_rack_correct, unreduced[0])
         yield VerifiedPrediction(
             MACHINE_PREDICTION, certainty.machine, machine_chance, is_machine_correct, unreduced[1], is_certain, text
@@ -261,8 +261,8 @@ def _verify_single_vm_predictions(observed: Sequence[tuple[PredictedVm, Placemen
             )
 
 
-def _decrement_matching_vm_count(counts: Counter[str], name: str) -> bool:
-    """Take one of the remaining VMs there for a prediction; return whether one was left."""
+def _take_observed_vm(counts: Counter[str], name: str) -> bool:
+    """Subtract one VM from the observed VMs of the rack or machine `name`; return whether one was left."""
     counts[name] -= 1
     return counts[name] >= 0
 

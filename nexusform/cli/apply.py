@@ -313,7 +313,9 @@ def _apply_saved_plan(path: str, verification: SignatureRequirements, flags: App
 
 
 def _check_and_apply(run: Run, job: _ApplyCommandRun, saved: SavedPlan, verification: SignatureRequirements) -> int:
-    """Apply a saved plan after its checks, or record the end of its apply after all steps; return the exit code."""
+    """Apply a saved plan after its checks. After an interrupted apply with all steps done, only record its end. Return
+    the exit code.
+    """
     remaining_steps, _ = find_remaining_steps(run.stored, run.project.context)  # None: no readable journal of an apply
     if (
         remaining_steps is not None
@@ -327,7 +329,7 @@ def _check_and_apply(run: Run, job: _ApplyCommandRun, saved: SavedPlan, verifica
         )
         return _get_exit_code(_apply_remaining_steps(run, job, remaining_steps))
     is_last_applied_plan = run.stored.state.applied_plans[-1:] == (saved.digest,)
-    if remaining_steps is None and run.has_unfinished_apply and is_last_applied_plan:
+    if remaining_steps is None and run.has_unfinished_apply and is_last_applied_plan:  # this run recovered its end
         job.reporter.report_notice(
             "All steps of this plan were complete when its apply was interrupted. Recorded its end."
         )

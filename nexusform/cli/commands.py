@@ -172,7 +172,9 @@ class Command(click.Command):
     def _rewrite_single_dash_flag(
         self, ctx: click.Context, word: str, flags: Mapping[str, Flag], following: Iterator[str]
     ) -> list[str]:
-        """Return the words of one flag for click; its value may be the next of `following`. Raises a usage error."""
+        """Return a flag in click's form, for example `["-out=FILE"]` for `--out FILE`. Without `=`, its value is taken
+        from the words `following` it. Raises a usage error.
+        """
         name, equals, value = word[2 if word.startswith("--") else 1 :].partition("=")
         if name in ("help", "h"):
             ctx.meta[_HELP_KEY] = value == "all"  # True: the help lists all commands

@@ -95,7 +95,7 @@ def open_console(context: CommandContext) -> ConsoleOpening:
         now=read_clock(context.environment),
         workspace=context.workspace,
         working_directory=context.working_directory,
-        is_applying=True,
+        is_applying=True,  # so timestamp() and uuid() have values
         read_state=RemoteStateReader(context, configuration.settings).read,
         query=ServerResponseCache(context).query,
     )
@@ -129,13 +129,13 @@ class ExpressionConsole:
         return ExpressionExplanation(tree, tuple(problems), sources)
 
     def _evaluate_text(self, expression: Expression) -> tuple[str | None, list[Diagnostic]]:
-        """Return the printed value of an expression, or for `type(X)` the type of X; None after an error."""
+        """Return the value of an expression as text, or the type of X for `type(X)`; None after an error."""
         type_argument = _find_type_argument(expression)
         if type_argument is None:
             value, problems = self._evaluate_value(expression)
             return (None if has_errors(problems) else render_value(value)), problems
         if _find_type_argument(type_argument) is not None:
-            return "type", []  # of `type(type(X))`
+            return "type", []  # a type is itself of the type `type`
         value, problems = self._evaluate_value(type_argument)
         return (None if has_errors(problems) else render_type(value.type)), problems
 
@@ -154,13 +154,13 @@ class ExpressionConsole:
         return check_expression(expression, root, schemas["managed"], schemas["data"])
 
     def _create_evaluation(self) -> StateEvaluation:
-        """Create a new evaluation for each expression, so errors leave no traces. It adds the function `type`."""
+        """Create an evaluation with the function `type`. Each expression needs its own, since one keeps its errors."""
         evaluation = build_state_evaluation(self._request)
-        list_base_functions = evaluation.settings.functions
+        build_base_functions = evaluation.settings.functions
         evaluation.settings = replace(
             evaluation.settings,
-            functions=lambda: {**list_base_functions(), _TYPE_FUNCTION.name: _TYPE_FUNCTION},
-            is_applying=False,
+            functions=lambda: {**build_base_functions(), _TYPE_FUNCTION.name: _TYPE_FUNCTION},
+            is_applying=False,  # the value of `nexusform.applying`
             validates_variables=False,
         )
         return evaluation
@@ -206,7 +206,7 @@ _TYPE_FUNCTION: Final = Function(
 
 
 def is_unfinished(text: str) -> bool:
-    """Return whether brackets or a heredoc are still open, so the console reads another line."""
+    """Return whether the text has an open bracket or heredoc, so the console reads another line."""
     tokens = scan_text(text if text.endswith("\n") else text + "\n")
     if QUOTED_NEWLINE in tokens.kinds:
         return False  # a syntax error, not completed by another line

@@ -100,7 +100,7 @@ def _prepare_backend(
         return [], problems
     lines: list[str] = []
     old_choice = saved_choice or _find_default_choice(context, settings, choice, backend)
-    if old_choice is not None and old_choice != choice and not options.reconfigure:
+    if old_choice is not None and old_choice != choice and not options.reconfigure:  # its state must not get lost
         if options.migrate:  # -migrate-state
             migration_lines, new_problems = _migrate_workspaces(context, settings, old_choice, backend, options)
             problems += new_problems
@@ -118,7 +118,7 @@ def _prepare_backend(
     try:
         if choice != DEFAULT_CHOICE or saved_choice is not None:  # the default needs no record
             save_backend_choice(choice, context.data_directory)
-        get_migration_path(context.data_directory).unlink(missing_ok=True)  # marks a running migration
+        get_migration_path(context.data_directory).unlink(missing_ok=True)  # the marker of a running migration
     except OSError as problem:
         return [], [*problems, _build_write_error(context, problem)]
     return [*lines, contents], problems
@@ -142,11 +142,11 @@ def _open_backend(
 def _find_default_choice(
     context: CommandContext, settings: Settings, choice: BackendChoice, chosen: StateBackend
 ) -> BackendChoice | None:
-    """Return the default choice if its backend has a state at another place than the chosen one, else None."""
+    """Return the choice without a `backend` block if it has a state at another location than `chosen`, else None."""
     if choice == DEFAULT_CHOICE:
         return None
     backend, _ = _open_backend(DEFAULT_CHOICE, context, settings)
-    if backend is None or chosen.describe() == backend.describe():  # the same location by other settings
+    if backend is None or chosen.describe() == backend.describe():  # other settings may name the same location
         return None
     try:
         return DEFAULT_CHOICE if backend.read() is not None else None
@@ -209,7 +209,7 @@ def _check_saved_flags(settings: Settings, saved_choice: BackendChoice, context:
     different_names: list[str] = []
     for name in saved_choice.from_flags:
         saved_value = saved_choice.settings.get(name)
-        if block_choice.settings.get(name, saved_value) != saved_value:
+        if block_choice.settings.get(name, saved_value) != saved_value:  # the block sets it, too
             different_names.append(f'"{name}"')
     if not different_names:
         return []
@@ -366,8 +366,8 @@ _TEXTS: Final = {"main.nf.hcl": _CONFIGURATION, ".gitignore": _GITIGNORE}
 
 
 def find_missing_files(directory: str) -> tuple[str, ...]:
-    """Return the files to offer: main.nf.hcl if there is no configuration; .gitignore then, or in a git work tree. A
-    file that exists is never offered.
+    """Return the names of the files to offer for creation, without existing ones. main.nf.hcl is offered if there is no
+    configuration. .gitignore is offered with it, or in a git work tree.
     """
     names = list_directory(directory)
     missing_names = () if ".gitignore" in names else (".gitignore",)

@@ -23,7 +23,7 @@ _PoolKey: TypeAlias = tuple[str, str, str]
 
 
 def lint_configuration(result: PlanResult, configuration: Configuration) -> list[Diagnostic]:
-    """Lint a plan without state, with rules about arguments only. Nothing is linted after errors except of capacity."""
+    """Lint a plan made without a state, by the rules about arguments. Return [] after errors other than of capacity."""
     error_ids = {error.id for error in select_errors(result.plan.diagnostics)}
     if not result.objects or error_ids - {"insufficient-capacity"}:
         return []
@@ -65,7 +65,7 @@ def _build_lint_site(site: SitePlan, evaluated_pools: Collection[tuple[str, str]
 
 
 def _index_removed_vms(sites: Iterable[SitePlan]) -> dict[_PoolKey, dict[int, list[int]]]:
-    """Return handles (ids in the scheduler) of removed VMs by pool, and by the number of its VMs placed before."""
+    """Return handles (ids in the scheduler) of removed VMs by pool, and by the number of VMs of it placed before."""
     removed_vms: dict[_PoolKey, dict[int, list[int]]] = {}
     for site in sites:
         placed_counts: Counter[_PoolKey] = Counter()

@@ -192,19 +192,18 @@ def collect_provider_diagnostics(plan: Plan, providers: Mapping[str, Provider]) 
 
 
 def list_captured_inventories(providers: Mapping[str, Provider], now: str) -> tuple[InventoryRead, ...]:
-    """Return the sites read by providers from a file (capture) as inventories of the plan, with the capture time."""
+    """Return an inventory of the plan for each site read by a provider from a captured file, with the capture time."""
     inventories: list[InventoryRead] = []
     for key, provider in sorted(providers.items()):
         captures = provider.list_captures() if isinstance(provider, CaptureProvider) else ()
-        inventories += [
-            build_inventory_read(f"{PROVIDER_PREFIX}{key} ({site})", taken, now) for site, taken in captures
-        ]
+        for site, taken in captures:
+            inventories.append(build_inventory_read(f"{PROVIDER_PREFIX}{key} ({site})", taken, now))
     return tuple(inventories)
 
 
 def check_existing_objects(plan: Plan, providers: Mapping[str, Provider]) -> list[Diagnostic]:
-    """Return the problems of objects to create, but already existing on a site. An agent pool is an error. For clusters
-    and VMs there is a warning.
+    """Return an error for each agent pool to create, but already existing on a site, and warnings about such clusters
+    and VMs.
     """
     problems: list[Diagnostic] = []
     created = [change for change in plan.changes if change.action is Action.CREATE]
@@ -213,7 +212,7 @@ def check_existing_objects(plan: Plan, providers: Mapping[str, Provider]) -> lis
         for change in created:
             provider = providers.get(change.provider)
             if change.address.type != _NESTED_TYPE or provider is None or not provider.observes_objects:
-                continue
+                continue  # no agent pool, or no site to read
             if provider.find(change.address.type, change.id) is not None:
                 detail = (
                     f"{change.id} already exists on the site, and this plan would re-create its VMs. Import it: write "
@@ -227,7 +226,7 @@ def check_existing_objects(plan: Plan, providers: Mapping[str, Provider]) -> lis
 
 
 def _check_existing_workloads(created: Sequence[Change], providers: Mapping[str, Provider]) -> Iterator[Diagnostic]:
-    """Yield a warning per provider that shows clusters or VMs to create on its site: the state lacks them."""
+    """Yield a warning per provider with clusters or VMs to create, but already existing on its site."""
     by_provider = group_by(created, lambda change: change.provider)
     observing = {name: item for name, item in providers.items() if name in by_provider and item.observes_objects}
     if not observing:

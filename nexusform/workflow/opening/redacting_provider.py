@@ -34,7 +34,7 @@ HIDDEN_MESSAGE: Final = (
 def redact_provider(provider: Provider) -> Provider:
     """Wrap a provider to hide its messages. The wrapper implements only the protocols of the provider."""
     bases = [base for protocol, base in _OPTIONAL_PARTS.items() if isinstance(provider, protocol)]
-    return cast("Provider", type("Discreet", (*bases, _RedactingProvider), {})(provider))
+    return cast("Provider", type("Discreet", (*bases, _RedactingProvider), {})(provider))  # of a class for its bases
 
 
 @contextmanager
@@ -113,7 +113,7 @@ class _RedactingIdentifiedProvider(_RedactingProvider):
 
     def compare_identity(self, recorded: Mapping[str, Any], observed: Mapping[str, Any]) -> IdentityComparison:
         comparison = cast("IdentityComparison", self._provider.compare_identity(recorded, observed))
-        return replace(comparison, difference=comparison.difference and HIDDEN_MESSAGE)
+        return replace(comparison, difference=HIDDEN_MESSAGE if comparison.difference else "")
 
     def describe_identity(self, _identity: Mapping[str, Any]) -> str:
         return ""

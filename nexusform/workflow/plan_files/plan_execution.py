@@ -95,7 +95,7 @@ def apply_plan(run: Run, plan: Plan, listener: StepListener, options: PlanApplyO
     """Apply a plan to the state of the run; with errors before the first step, return them with the unchanged state."""
     state, earlier_apply = run.stored.state, run.stored.remaining
     unchanged = ApplyResult(state, end_events=())
-    identity_problems = run.check_identities(plan.providers) if plan.steps else []  # no step needs no provider
+    identity_problems = run.check_identities(plan.providers) if plan.steps else []  # only steps use providers
     if has_errors(identity_problems):
         return ApplyOutcome(unchanged, tuple(identity_problems))
     plan, problems = finalize_plan(plan, build_plan_request(run.project, run.stored, plan), make_plan)
@@ -167,7 +167,7 @@ def _execute_plan(
         return ApplyOutcome(ApplyResult(run.stored.state, end_events=()), tuple(problems))
     for provider in run.providers.values():
         if isinstance(provider, PlanAwareProvider):
-            provider.set_plan_responses(plan.basis.answers)
+            provider.set_plan_responses(plan.basis.answers)  # of servers to data blocks
     applied = execute_plan(
         plan,
         recorder,
@@ -206,10 +206,10 @@ def _execute_plan(
 def _verify_predictions(
     run: Run, plan: Plan, recorder: ApplyRecorder, applied: ApplyResult, unverified: Sequence[Step]
 ) -> tuple[str, ...]:
-    """Compare predictions with the sites and record the results. Return the certain ones with another result."""
+    """Compare predictions with the sites and record the results. Return the wrong ones of certainty `certain`."""
     state = recorder.get_state()
     verified_addresses = list_completed_objects(applied.end_events, plan, unverified)
-    # Objects with a step left to another process have no observations yet, so their predictions stay open.
+    # Objects with a step left to another process have no observations yet: a later apply verifies their predictions.
     verified_addresses |= {event.address for event in applied.end_events if event.is_delegated}
     verification = verify_predictions(plan, verified_addresses, state, run.project.registries.resource_types)
     for record in build_journal_records(verification, state):
@@ -261,28 +261,23 @@ def _build_unfinished_error(applied: ApplyResult) -> list[Diagnostic]:
     manual_count = sum(end.is_delegated for end in applied.end_events)  # these are among the waiting ones
     if waiting and manual_count == waiting and not failed:
         return [_build_manual_diagnostic(manual_count, skipped)]
-    failed_text = f"{format_count(failed, 'step')} failed" if failed else ""
-    skipped_text = ""
-    if skipped:
-        skipped_text = f", {format_count(skipped, 'step')} {select_word_form(skipped, 'was', 'were')} not begun"
+    if not waiting and (applied.problem or not (failed or skipped)):  # a problem has a diagnostic of its own
+        return []
+    clauses: list[str] = []
     if waiting:
-        waiting_text = f"{format_count(waiting, 'step')} {select_word_form(waiting, 'waits', 'wait')}"
-        if failed_text:
-            waiting_text += f", {failed_text}"
-        detail = (
-            f"{waiting_text}{skipped_text}; the reasons are above. Completed steps are saved. To continue, run "
-            "`nexusform apply -resume`."
-        )
+        clauses.append(f"{format_count(waiting, 'step')} {select_word_form(waiting, 'waits', 'wait')}")
+    if failed:
+        clauses.append(f"{format_count(failed, 'step')} failed")
+    elif not waiting:
+        clauses.append("It was interrupted")
+    if skipped:
+        clauses.append(f"{format_count(skipped, 'step')} {select_word_form(skipped, 'was', 'were')} not begun")
+    text, command = ", ".join(clauses), "run `nexusform apply -resume`"
+    if waiting:
+        detail = f"{text}; the reasons are above. Completed steps are saved. To continue, {command}."
         return [build_error("apply-waiting", detail)]
-    if applied.problem:  # it has a diagnostic of its own
-        return []
-    if not failed and not skipped:
-        return []
-    detail = (
-        f"{failed_text or 'It was interrupted'}{skipped_text}. Completed steps are saved. To continue as planned, run "
-        "`nexusform apply -resume`; a new plan starts from the current state."
-    )
-    return [build_error("unfinished-apply", detail)]
+    advice = f"To continue as planned, {command}; a new plan starts from the current state."
+    return [build_error("unfinished-apply", f"{text}. Completed steps are saved. {advice}")]
 
 
 def _build_manual_diagnostic(count: int, skipped: int) -> Diagnostic:
@@ -302,8 +297,8 @@ def _build_manual_diagnostic(count: int, skipped: int) -> Diagnostic:
 
 
 def _compute_final_results(run: Run, plan: Plan, applied: ApplyResult) -> FinalResults:
-    """Compute the outputs and check results to record. After a failure, objects may be unfinished: return the earlier
-    outputs, and the check results of the plan.
+    """Compute the outputs and check results to record. Return the earlier outputs and the check results of the plan
+    after a failure, since objects may be unfinished.
     """
     if not applied.is_complete:
         return FinalResults(run.stored.state.outputs, plan.checks)

@@ -43,7 +43,7 @@ def create_signer(key_file: str, confinement: Confinement) -> tuple[Signer | Non
 
 
 def check_signable(*, is_confined: bool, is_unconfined_accepted: bool) -> list[Diagnostic]:
-    """Return an error for a plan made without a sandbox, unless -confine=false was typed: a signature means trust."""
+    """Return an error for signing a plan made without a sandbox, unless -confine=false was typed to accept it."""
     if is_confined or is_unconfined_accepted:
         return []
     detail = (

@@ -131,16 +131,14 @@ def get_configuration_sources(saved: SavedPlan) -> dict[str, SourceFile]:
 
 def read_limited_file(path: str, context: CommandContext) -> bytes:
     """Read a plan or state file named by the operator. Raises FileProblem."""
-    max_bytes = context.get_max_file_size()
     confinement = context.confinement.get_operator_confinement(path)
-    return read_file(path, max_bytes, confinement, hint=_LIMIT_HINT)
+    return read_file(path, context.get_max_file_size(), confinement, hint=_LIMIT_HINT)
 
 
 def open_limited_file(path: str, context: CommandContext) -> BinaryIO:
     """Open a plan file named by the operator for reading in pieces. Raises FileProblem."""
-    return open_file(
-        path, context.get_max_file_size(), context.confinement.get_operator_confinement(path), hint=_LIMIT_HINT
-    )
+    confinement = context.confinement.get_operator_confinement(path)
+    return open_file(path, context.get_max_file_size(), confinement, hint=_LIMIT_HINT)
 
 
 def decrypt_document(document: bytes, path: str, context: CommandContext) -> tuple[bytes, list[Diagnostic]]:
@@ -207,7 +205,7 @@ def build_plan_context(context: CommandContext, plan: Plan, *, is_verified: bool
 def get_planned_variables(plan: Plan) -> dict[str, Value]:
     """Return the variables of a plan."""
     return {
-        name: convert_to_value(variable.value, variable.type, [()] if variable.sensitive else ())
+        name: convert_to_value(variable.value, variable.type, [()] if variable.sensitive else ())  # (): the whole value
         for name, variable in plan.variables.items()
     }
 
@@ -371,7 +369,7 @@ def save_failed_plan(
 
 
 def prepare_plan_file(path: str, context: CommandContext, options: PlanOptions) -> list[Diagnostic]:
-    """Replace an older plan with a failed one at the start of a run. Return errors if no plan may be written there."""
+    """Replace an older plan, so apply cannot use it if this run fails. Return errors if no plan may be written."""
     problems = check_plan_path(path, context)
     if problems or is_stream_or_directory(Path(path)) or not os.path.lexists(path):  # there is no older plan
         return problems
@@ -380,8 +378,8 @@ def prepare_plan_file(path: str, context: CommandContext, options: PlanOptions) 
 
 
 def check_plan_path(path: str, context: CommandContext, first_member: str = plan_file.MANIFEST) -> list[Diagnostic]:
-    """Return an error if no plan may be written to a path: it is not writable, or has a file of another kind. A plan
-    file is a ZIP archive with this `first_member`, or encrypted as a plan; an empty file is replaced, too.
+    """Return an error if a path is not writable, or has a file of another kind: neither a plan file nor empty. A plan
+    file is a ZIP archive with this `first_member`, or encrypted as a plan.
     """
     if reason := explain_unwritable_file(path):
         return [build_error("plan-save-failed", reason)]

@@ -152,12 +152,11 @@ class Run(Struct):
         """Add identities to the state; the next write saves them."""
         if identities:
             state = self.stored.state
-            self.stored = replace(
-                self.stored, state=replace(state, providers=dict(sorted({**state.providers, **identities}.items())))
-            )
+            providers = dict(sorted({**state.providers, **identities}.items()))
+            self.stored = replace(self.stored, state=replace(state, providers=providers))
 
     def _record_confirmed_identities(self) -> None:
-        """Record the observed identity of each system not confirmed by comparison, if the refresh missed no object."""
+        """Record the identity of each system not identified by comparison, if its provider found all objects."""
         check = self.identities
         if check is None:
             return
@@ -226,7 +225,7 @@ class Run(Struct):
         return self._complete_plan(replace(result, plan=self._add_provider_records(result.plan)), diagnostics)
 
     def _add_provider_records(self, plan: Plan) -> Plan:
-        """Return the plan with the inventories read by providers, and with the systems behind them if identified."""
+        """Return the plan with the inventories read by providers and, if known, the identities of their systems."""
         captured = list_captured_inventories(self.providers, plan.timestamp)
         plan = replace(plan, inventories=(*plan.inventories, *captured))
         if self.identities is None:
@@ -241,9 +240,8 @@ class Run(Struct):
         """Compare the systems behind the providers after a plan with -refresh=false. Usually no connection is made, and
         only settings are compared. If a data source has just connected (`is_connected`), servers are identified, too.
         """
-        is_expected = bool(options.dry_run_skip_reason) and not self.unreachable
-        if options.refresh or not is_expected:  # with a refresh they were compared before it
-            return []
+        if options.refresh or not options.dry_run_skip_reason or self.unreachable:
+            return []  # compared elsewhere (before a refresh, or with a saved plan), or the server is unreachable
         if is_connected:
             diagnostics = self.check_identities()
             if not self.unreachable:
@@ -252,7 +250,7 @@ class Run(Struct):
         return self.check_identities(connects=False)
 
     def _plan_from_state(self, options: PlanOptions) -> PlanResult:
-        """Plan from the state alone, since a system is unreachable. Add a warning; nothing is validated."""
+        """Plan from the state alone, since a server is unreachable. Add a warning; the server validates no change."""
         reason = "the plan is made from the state"
         result = self._refresh_and_plan(replace(options, refresh=False, dry_run_skip_reason=reason))
         warning = build_warning(
@@ -408,7 +406,7 @@ class Run(Struct):
 
 
 def _query_unreachable(query: ServerReader, question: ServerQuery) -> str:
-    """Query a server. Its failure becomes a warning, since the plan starts from the state."""
+    """Query a server. A failure has the severity of a warning, since the plan is made from the state anyway."""
     try:
         return query(question)
     except ExternalQueryProblem as failure:
@@ -489,7 +487,7 @@ def begin_run(
     clock: Clock = _SYSTEM_CLOCK,
     records_recovery: bool = True,
 ) -> Iterator[Run]:
-    """Lock and read the state, create providers, recover from an interrupted run (with `records_recovery` recorded)."""
+    """Lock and read the state, create providers, and recover an interrupted run (saved with `records_recovery`)."""
     run = Run(project, clock, notices=notices)
     with ExitStack() as exit_stack:
         _acquire_state_lock(run, operation, locking, exit_stack)

@@ -292,7 +292,7 @@ def _drop_missing_vms(state: State, vms: Sequence[tuple[AddressPattern, str]]) -
             detail = f"{pattern} has no forgotten VM {name}.{suggestion}"
             problems.append(build_error("no-matching-objects-found", detail))
         for address in matching_addresses:
-            state = release_forgotten_vm(state, address, name) or state
+            state = release_forgotten_vm(state, address, name) or state  # None: the VM is released already
     return state, problems
 
 
@@ -389,7 +389,7 @@ def check_lineage(state: State, pushed: State, name: str) -> Diagnostic | None:
 
 
 def verify_state(context: CommandContext, *, reads_providers: bool = True) -> StateReadResult:
-    """Return the state with its errors and violated rules (and drift). State None: a check was impossible."""
+    """Return the state with its problems and, with `reads_providers`, drift. State None: a check was not possible."""
     backend, problems, sources = find_backend(context)
     if backend is None:
         return StateReadResult(state=None, diagnostics=tuple(problems), sources=sources)

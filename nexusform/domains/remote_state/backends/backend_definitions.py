@@ -108,7 +108,7 @@ def _list_http_addresses(settings: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _list_s3_urls(settings: Mapping[str, Any]) -> tuple[str, ...]:
-    service = str(settings.get("endpoint") or "s3:/").rstrip("/")
+    service = str(settings.get("endpoint") or "s3:/").rstrip("/")  # the default gives s3://BUCKET/KEY
     return (f"{service}/{settings.get('bucket')}/{settings.get('key')}",)
 
 

@@ -224,7 +224,7 @@ class PostgresBackend:
             "WHERE name = %s AND v.id = %s"
         )
         with self._open_session("read the history") as connection:
-            number = parse_integer(version) or -1  # no row has it
+            number = parse_integer(version) or -1  # -1 for an invalid id: no row has it
             parameters = (self._database.max_bytes, self._workspace, number)
             content = _fetch_limited(connection, self._database.format_sql(query), parameters)
         if content is None:
