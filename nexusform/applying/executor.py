@@ -129,11 +129,11 @@ class _StepGraph(Struct):
         return graph
 
     def complete_step(self, step: int) -> None:
-        """End the waits of dependents: this step succeeded."""
+        """Release the dependents: this step, for which they wait, succeeded."""
         self._complete_dependency_of_steps(self.dependents.get(step, ()))
 
     def release_followers(self, step: int) -> None:
-        """End the waits of followers: this step ended, with any result."""
+        """Release the followers: this step ended, with any result."""
         self._complete_dependency_of_steps(self.followers.pop(step, ()))
 
     def _complete_dependency_of_steps(self, steps: Iterable[int]) -> None:

@@ -69,7 +69,7 @@ _T = TypeVar("_T")
 
 
 def read_open_predictions(private: Mapping[str, Any] | None) -> OpenPredictions:
-    """Return the open predictions of a private note; none if the entry is invalid."""
+    """Return the open (not verified) predictions in a private note, by pool; none for a pool with an invalid entry."""
     predictions: dict[str, tuple[PredictedVm, ...]] = {}
     for pool, text in get_mapping(private, OPEN_PREDICTIONS_KEY).items():
         with suppress(msgspec.DecodeError, ValueError):

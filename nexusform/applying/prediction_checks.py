@@ -53,7 +53,7 @@ class PredictionResults(Struct, frozen=True):
 def verify_predictions(
     plan: Plan, completed: Collection[str], state: State, types: Mapping[str, ResourceType]
 ) -> PredictionResults:
-    """Verify the predictions of the plan for objects with all steps done, and open ones of earlier plans for them."""
+    """Verify the predictions of the plan for objects at `completed` addresses, and open ones of earlier plans there."""
     objects = {address: current for address, current in state.list_current_objects() if str(address) in completed}
     return verify_object_predictions(objects, types, _collect_predictions(plan, completed))
 

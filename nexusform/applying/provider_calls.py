@@ -124,7 +124,7 @@ def build_call(
 
 
 def get_failed_change(current: ObjectState | None) -> Mapping[str, Any] | None:
-    """Return the recorded failed change of an object."""
+    """Return the recorded failed change of an object; None without one."""
     unfinished = current.note.get(UNFINISHED_KEY) if current is not None else None
     return unfinished if isinstance(unfinished, Mapping) else None
 

@@ -103,9 +103,8 @@ class Command(click.Command):
                 raise RemovedCommandError(f'"nexusform {removed}" was removed. Use: {REMOVED_FLAGS[removed]}') from None
             raise
         if extra_arguments and not ctx.resilient_parsing:
-            raise click.UsageError(
-                f"Unexpected argument: {extra_arguments[0]}.{self._format_hint(extra_arguments[0], words)}", ctx
-            )
+            hint = self._format_hint(extra_arguments[0], words)
+            raise click.UsageError(f"Unexpected argument: {extra_arguments[0]}.{hint}", ctx)
         return extra_arguments
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

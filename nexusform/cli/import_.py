@@ -86,9 +86,8 @@ def import_(arguments: ImportArguments) -> int:
         object_id = arguments.object_id
         screen.print_text(f'{address}: Importing from ID "{object_id}"...')
         request = build_base_request(project, run.stored)
-        problems = import_object(
-            request, project, run.providers, block, address, object_id, run.stored.list_preserved_lines()
-        )
+        preserved_lines = run.stored.list_preserved_lines()
+        problems = import_object(request, project, run.providers, block, address, object_id, preserved_lines)
     screen.print_diagnostics([*problems, *run.diagnostics[reported_count:]], project.sources)
     if has_errors(problems) or has_errors(run.diagnostics):
         return 1

@@ -54,9 +54,8 @@ def check_signature(signature: Mapping[str, Any] | None, digest: str, key: bytes
         if signature.get("key") != fingerprint:
             raise EncryptionProblem(f"It was signed with the key {signature.get('key')}, but {name} is {fingerprint}.")
         try:
-            public_key.verify(
-                base64.b64decode(str(signature.get("signature")), validate=True), _PURPOSE + digest.encode()
-            )
+            content = base64.b64decode(str(signature.get("signature")), validate=True)
+            public_key.verify(content, _PURPOSE + digest.encode())
         except (InvalidSignature, binascii.Error):
             raise EncryptionProblem("Its signature is invalid: the plan was changed after it was signed.") from None
 

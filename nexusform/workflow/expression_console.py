@@ -110,7 +110,7 @@ class ExpressionConsole:
         self._sources = sources
 
     def evaluate(self, text: str) -> ConsoleEvaluation:
-        """Evaluate one expression; the text is None after an error."""
+        """Evaluate one expression. The text of its value is None after an error."""
         source = SourceFile(INPUT, text)
         expression, problems = parse_expression(source)
         result_text = None  # as after a syntax error

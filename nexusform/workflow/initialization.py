@@ -180,7 +180,7 @@ def _describe_backend(choice: BackendChoice, backend: StateBackend, workspace: s
         return "", problems
     state = stored.state
     content_text = "no state yet"
-    if state.lineage:  # as of every state that was written
+    if state.lineage:  # every written state has one
         content_text = f"serial {state.serial}, {format_count(len(state.instances), 'object')}"
     line = f'Backend "{choice.kind}": {workspace_backend.describe()} (workspace "{workspace}", {content_text}).'
     return line, problems
@@ -313,7 +313,7 @@ def _check_target_state(source: State, target_state: State, name: str, target: S
 
 
 def _build_backend_changed_error(old_choice: BackendChoice, choice: BackendChoice) -> Diagnostic:
-    """Build the error for another backend without -migrate-state or -reconfigure, to lose no state."""
+    """Build the error for another backend than before: its use needs -migrate-state or -reconfigure."""
     change_text = "its settings changed"
     if old_choice.kind != choice.kind:
         change_text = f'from "{old_choice.kind}" to "{choice.kind}"'

@@ -343,7 +343,8 @@ def _add_backend_setting(name: str, expression: str | Expression, values: dict[s
         return []
     value, problems = evaluate_constant(expression)
     if not has_errors(problems):
-        values[name] = str(convert_to_plain(value)[0])
+        plain_value, _ = convert_to_plain(value)
+        values[name] = str(plain_value)
     return problems
 
 

@@ -105,7 +105,7 @@ class CommandContext(Struct, frozen=True):
 
     @property
     def kubeconfig_trust(self) -> KubeconfigTrust:
-        """Trust in the kubeconfigs of the run."""
+        """The limits for kubeconfigs: files in the confinement, and allowed servers."""
         from nexusform.providers.kubeconfig import KubeconfigTrust
 
         return KubeconfigTrust(self.confinement, self.is_allowed)

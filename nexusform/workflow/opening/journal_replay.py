@@ -15,7 +15,7 @@ from nexusform.state.state_draft import StateDraft, build_draft
 def replay_journal(
     state: State, lines: Sequence[bytes], name: str, types: Mapping[str, BlockSchema]
 ) -> tuple[StateDraft | None, list[Record], list[Diagnostic]]:
-    """Replay a journal, called `name` in messages. Return the new state (None with errors) and the changing records."""
+    """Apply a journal (`name` in messages) to a state. Return the result, None with errors, and changing records."""
     records, problems = journal.parse_journal(lines, f"the {name}")
     if has_errors(problems):
         return None, [], problems

@@ -60,9 +60,8 @@ def create_providers(
                 from nexusform.workflow.opening.redacting_provider import HIDDEN_MESSAGE
 
                 detail = HIDDEN_MESSAGE
-            problems.append(
-                build_error("invalid-provider-configuration", detail, block.span, block=_format_block_header(block))
-            )
+            header = _format_block_header(block)
+            problems.append(build_error("invalid-provider-configuration", detail, block.span, block=header))
             continue
         if is_sensitive:
             from nexusform.workflow.opening.redacting_provider import redact_provider
@@ -239,9 +238,8 @@ def _check_existing_workloads(created: Sequence[Change], providers: Mapping[str,
         existing_ids, changes = provider.list_workload_ids(), by_provider[name]
         existing = [str(item.address) for item in changes if (item.address.type, item.id) in existing_ids]
         if existing:
-            objects = select_word_form(
-                len(existing), "object to create already exists", "objects to create already exist"
-            )
+            word_forms = ("object to create already exists", "objects to create already exist")
+            objects = select_word_form(len(existing), *word_forms)
             yield build_warning(
                 "unrecorded-objects",
                 f"{len(existing)} {objects} on the site, but not in the state: "

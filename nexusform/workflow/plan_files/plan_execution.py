@@ -129,9 +129,8 @@ def apply_remaining_steps(
     if run.stored.remaining is not None and state.serial < run.stored.remaining.serial:
         # The apply ended between a checkpoint and the record of the next serial.
         serial = run.stored.remaining.serial
-        recorder.add_record(
-            ApplyStart(state.lineage, serial, state.nexusform_version, state.catalogue, providers=state.providers)
-        )
+        start = ApplyStart(state.lineage, serial, state.nexusform_version, state.catalogue, providers=state.providers)
+        recorder.add_record(start)
     remaining_ids = {step.id for step in remaining_steps.plan.steps}
     unverified: list[Step] = []
     if remaining_steps.was_interrupted:  # the killed run verified no prediction of the steps it completed
@@ -184,7 +183,8 @@ def _execute_plan(
     results = _compute_final_results(run, plan, applied)
     recorder.add_record(ApplyEnd(results.outputs, tuple(map(_build_check_record, results.checks))))
     problems = [*results.diagnostics, *_build_prediction_warning(wrong_certain), *_build_unfinished_error(applied)]
-    problems += chain.from_iterable(map(_build_step_warnings, applied.end_events))
+    for event in applied.end_events:
+        problems += _build_step_warnings(event)
     problems += _build_missing_machine_warning(run, plan, applied)
     if applied.problem:
         detail = f"{applied.problem} Running steps have ended; no further step was started."

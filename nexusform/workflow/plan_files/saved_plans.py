@@ -90,7 +90,7 @@ def save_plan(
 
 
 def build_statement_content(plan: Plan, digest: str, document: bytes, path: str) -> StatementContent:
-    """Build the content of a plan's statement; `document` is its file."""
+    """Build the content of the in-toto statement about a plan; `document` is the content of its file at `path`."""
     digests = {Path(path).name: plan_file.compute_digest(document), "plan": digest}
     return StatementContent(digests, (plan.basis,), plan.nexusform_version, plan.timestamp)
 
@@ -215,22 +215,12 @@ def load_plan_configuration(context: CommandContext, saved: SavedPlan) -> tuple[
     the same files and no constants. Otherwise the files in the plan are loaded, from a temporary directory.
     """
     configuration, _ = load_project_configuration(context)
-    # Constants may have other values now than in the plan.
     has_same_files = configuration.file_texts == dict(saved.configuration_files)
-    if has_same_files and not configuration.constants:
+    if has_same_files and not configuration.constants:  # constants may have other values now than in the plan
         return configuration, []
     type_registries = build_registries()
     with tempfile.TemporaryDirectory(prefix="nexusform-plan-") as directory:
-        # Names of files may start with `..`: the root module is deep enough to keep all of them in `top`.
-        top = Path(directory)
-        depth = max((PurePosixPath(name).parts.count("..") for name in saved.configuration_files), default=0)
-        root = top.joinpath(*(f"d{n}" for n in range(depth + 1)))
-        root.mkdir(parents=True)
-        for name, text in saved.configuration_files.items():
-            path = (root / name.lstrip("/")).resolve()
-            if path.is_relative_to(top.resolve()):
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_text(text, encoding="utf-8")
+        root = _write_configuration_files(saved.configuration_files, Path(directory))
         configuration, problems = load_configuration(
             str(root),
             cache_directory=None,
@@ -243,6 +233,22 @@ def load_plan_configuration(context: CommandContext, saved: SavedPlan) -> tuple[
             root_module = _move_module(configuration.root, str(root), context.directory)
             configuration = replace(configuration, root=root_module)
     return configuration, select_errors(problems)
+
+
+def _write_configuration_files(texts: Mapping[str, str], top: Path) -> Path:
+    """Write the configuration files of a plan below a directory; return the directory of the root module.
+
+    Names of files may start with `..`: the root module is deep enough to keep all of them below `top`.
+    """
+    depth = max((PurePosixPath(name).parts.count("..") for name in texts), default=0)
+    root = top.joinpath(*(f"d{n}" for n in range(depth + 1)))
+    root.mkdir(parents=True)
+    for name, text in texts.items():
+        path = (root / name.lstrip("/")).resolve()
+        if path.is_relative_to(top.resolve()):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+    return root
 
 
 def _move_module(module: Module, root: str, directory: str) -> Module:

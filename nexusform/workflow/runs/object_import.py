@@ -342,7 +342,7 @@ def _build_hcl2_expression(value: Any) -> Any:
 
 
 def _quote_text(text: str) -> str:
-    """Quote a text. The hcl2 package drops a quotation mark right before an interpolation."""
+    """Quote a text. A quotation mark before `$${` is written by its number: the hcl2 package would drop it."""
     return quote_string(text).replace('\\"$${', "\\u0022$${")
 
 
@@ -387,9 +387,8 @@ def import_object(
         )
         return [build_error("resource-already-managed-by-nexusform", detail)]
     start = Position(1, 1, 0)
-    target = ImportTarget(
-        address=address, id=object_id, provider=block.provider, span=Span("", start, start), block=block
-    )
+    span = Span("", start, start)  # there is no import block
+    target = ImportTarget(address=address, id=object_id, provider=block.provider, span=span, block=block)
     found_object, problems = find_imported_object(target, request, providers)
     if found_object is None:
         return [replace(p, subject=None, block="") for p in problems]  # a command has no import block to point at

@@ -38,7 +38,7 @@ FlawCheck = Callable[[Change], str]
 def validate_changes_at_providers(
     result: PlanResult, providers: Mapping[str, Provider], request: PlanRequest, errors: Iterable[Diagnostic]
 ) -> list[Diagnostic]:
-    """Let the providers validate the changes of a plan, and return their errors. `errors` are those not in the plan."""
+    """Validate the changes of a plan at the providers, and return their errors. `errors` are those not in the plan."""
     explain_flaw = create_validation_check(result, request.configuration, errors)  # "": the change can be validated
     write_only, diagnostics = evaluate_write_only(result.plan, request)
     for name, provider in providers.items():
@@ -48,10 +48,9 @@ def validate_changes_at_providers(
             changes = _select_changes(result, name, {*_SENT_ACTIONS, Action.DELETE})
         else:
             changes = [change for change in _select_changes(result, name) if not explain_flaw(change)]
+        requests = [_build_request(change, explain_flaw(change), write_only) for change in changes]
         try:
-            problems = provider.validate_changes(
-                [_build_request(change, explain_flaw(change), write_only) for change in changes]
-            )
+            problems = provider.validate_changes(requests)
         except ProviderProblem as problem:
             diagnostics.append(build_error("refresh-failed", str(problem)))
             continue

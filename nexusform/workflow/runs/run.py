@@ -298,8 +298,8 @@ class Run(Struct):
         return list(check_consistency(self.stored.state, self.project.registries.resource_types, PROVIDERS))
 
     def _complete_plan(self, result: PlanResult, further_diagnostics: Sequence[Diagnostic]) -> PlanResult:
-        """Return the result with further diagnostics, lint findings of a normal plan, and the capacity of the sites.
-        `further_diagnostics` were found outside of the planner, for example by a server-side dry run.
+        """Return the result with `further_diagnostics`, lint findings of a normal plan, and the capacity of the sites.
+        The diagnostics were found outside of the planner, for example by a server-side dry run.
         """
         plan, errors = result.plan, select_errors(further_diagnostics)
         rejects_only_single_changes = all(error.id == "field-conflict" and error.address for error in errors)
@@ -311,19 +311,23 @@ class Run(Struct):
             plan = replace(plan, diagnostics=(*plan.diagnostics, *further_diagnostics), errored=errored)
         result = replace(result, plan=plan)
         if plan.mode is Mode.NORMAL:
-            findings: list[Diagnostic] = []
-            # The rules are about pools with a count and VMs placed by this plan.
-            objects = result.objects.values()
-            has_pools_to_lint = any(pool.count_path for vms in objects if vms.placements.tokens for pool in vms.pools)
-            if has_pools_to_lint and not result.plan.errored:
-                from nexusform.workflow.opening.linting import lint_plan
-
-                findings = lint_plan(result, self.project.configuration)
-            disabled_rules = tuple(sorted(self.project.configuration.settings.ignored_rules))
-            diagnostics = (*result.plan.diagnostics, *findings)
-            result = replace(result, plan=replace(result.plan, diagnostics=diagnostics, disabled_rules=disabled_rules))
+            result = self._add_lint_findings(result)
         with log_duration("room counted"):
             return add_site_capacity(result, self.project.registries)
+
+    def _add_lint_findings(self, result: PlanResult) -> PlanResult:
+        """Return the result with the findings of the lint rules, and the disabled rules. Errors prevent all rules."""
+        findings: list[Diagnostic] = []
+        # The rules are about pools with a count and VMs placed by this plan.
+        objects = result.objects.values()
+        has_pools_to_lint = any(pool.count_path for vms in objects if vms.placements.tokens for pool in vms.pools)
+        if has_pools_to_lint and not result.plan.errored:
+            from nexusform.workflow.opening.linting import lint_plan
+
+            findings = lint_plan(result, self.project.configuration)
+        disabled_rules = tuple(sorted(self.project.configuration.settings.ignored_rules))
+        diagnostics = (*result.plan.diagnostics, *findings)
+        return replace(result, plan=replace(result.plan, diagnostics=diagnostics, disabled_rules=disabled_rules))
 
     def rebuild_plan(self, saved_plan: Plan) -> Plan:
         """Plan again with the recorded inputs of a saved plan: providers read nothing. Without results based on sampled
@@ -455,25 +459,24 @@ def build_plan_request(project: Project, stored: StoredState, plan: Plan) -> Pla
 
 def build_base_request(project: Project, stored: StoredState) -> PlanRequest:
     """Build the plan request of a project and its state, without the options of a plan."""
+    context = project.context
     return PlanRequest(
         configuration=project.configuration,
         variables=project.variables,
         state=stored.state,
         registries=project.registries,
         files=project.files,
-        now=read_clock(project.context.environment),
+        now=read_clock(context.environment),
         workspace=project.workspace,
-        working_directory=project.context.working_directory,
+        working_directory=context.working_directory,
         prior_digest=stored.digest,
         data_overrides=project.data_values,
         object_overrides=project.planned_values,
-        limits=project.context.merge_limits(project.configuration.settings.limits),
+        limits=context.merge_limits(project.configuration.settings.limits),
         new_uuid=lambda: str(uuid.uuid4()),
         read_state=project.remote_states.read if project.remote_states is not None else None,
         query=project.servers.query if project.servers is not None else None,
-        commit=find_commit(
-            project.context.directory, project.context.environment, project.context.directory_confinement
-        ),
+        commit=find_commit(context.directory, context.environment, context.directory_confinement),
     )
 
 

@@ -197,9 +197,8 @@ def _check_plan_applicable(run: Run, saved: SavedPlan) -> Diagnostic | None:
             f'the state with lineage "{lineage}"' if lineage else "an empty state"
             for lineage in (plan.lineage, state.lineage)
         ]
-        return build_error(
-            "saved-plan-state-mismatch", f"The plan is for {planned_state}, but this is {current_state}. Plan again."
-        )
+        detail = f"The plan is for {planned_state}, but this is {current_state}. Plan again."
+        return build_error("saved-plan-state-mismatch", detail)
     return None
 
 

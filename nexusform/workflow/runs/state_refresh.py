@@ -7,7 +7,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.applying.answer_comparison import compare_answer
-from nexusform.applying.provider_calls import get_failed_change
+from nexusform.applying.provider_calls import get_failed_change, merge_note
 from nexusform.applying.step_results import MachineLocations
 from nexusform.configuration.declarations.configuration import DEFAULT_PROVIDER, ResourceBlock
 from nexusform.diagnostics.diagnostic import Diagnostic, Severity, build_diagnostic
@@ -89,10 +89,7 @@ def _read_objects(
                 f"Provider {provider.name} returned invalid attributes for {address} ({address.type}): "
                 f"{format_path(mismatches[0].path)}: {mismatches[0].detail}"
             )
-        private_note = recorded.private
-        if answer.note:  # its entries replace recorded ones, or remove them if they are null
-            merged_note = {**recorded.note, **answer.note}
-            private_note = {name: value for name, value in merged_note.items() if value is not None} or None
+        private_note = merge_note(recorded, answer.note).private
         if answer.attributes == recorded.attributes and private_note == recorded.private:
             continue  # the usual case, decided without the costs of the next steps
         attributes = locations.update_locations(answer.attributes)

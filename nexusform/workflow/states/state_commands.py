@@ -269,9 +269,8 @@ def create_remove_change(
                 return state, []
         addresses = state_edits.select_instances(state, patterns)
         if not addresses:
-            return None, [
-                build_error("no-matching-objects-found", "`nexusform state list` shows all addresses of the state.")
-            ]
+            detail = "`nexusform state list` shows all addresses of the state."
+            return None, [build_error("no-matching-objects-found", detail)]
         recorded_state = add_forgotten_vms(state, addresses, build_registries())
         return state_edits.remove_instances(recorded_state, addresses), _build_running_warning(state, addresses)
 
