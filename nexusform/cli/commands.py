@@ -435,9 +435,8 @@ class LazyGroup(click.Group):
         """List the main commands and examples, or all commands by section, without importing them."""
         if self.main_commands and not ctx.meta.get(_HELP_KEY, False):  # without -help=all
             with formatter.section("Main commands"):
-                formatter.write_dl(
-                    [(name, self.table[name].summary) for name in self.main_commands if name in self.table]
-                )
+                main_names = [name for name in self.main_commands if name in self.table]
+                formatter.write_dl([(name, self.table[name].summary) for name in main_names])
             with formatter.section("Examples"):
                 formatter.write_dl(get_command_examples(""), col_max=45)
             formatter.write("\nAll commands: nexusform help all\n")

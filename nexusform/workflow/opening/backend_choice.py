@@ -30,7 +30,8 @@ from nexusform.files.regular_files import PRIVATE, OutsideConfinement, read_regu
 from nexusform.interfaces.plugins import FileProblem
 from nexusform.interfaces.state_storage import BackendProblem, StateBackend
 from nexusform.json_data.plain_data import convert_to_plain
-from nexusform.language.syntax.syntax_nodes import Expression
+from nexusform.language.syntax.syntax_nodes import Block, Expression
+from nexusform.schemas.block_schema import BlockSchema
 from nexusform.schemas.value_types import BOOL, Type
 from nexusform.workflow.opening.command_context import CommandContext
 from nexusform.workflow.opening.system_io import ConfinedFileAccess
@@ -184,16 +185,7 @@ def read_configured_choice(
     values: dict[str, Any] = {}
     problems: list[Diagnostic] = []
     if block is not None:
-        # -backend-config may set what is missing in the block, so no attribute of the block is required.
-        optional_attributes = {
-            name: replace(attribute, required=False, optional=True)
-            for name, attribute in backend.schema.attributes.items()
-        }
-        schema = replace(backend.schema, attributes=optional_attributes)
-        body, misplaced = build_prepared_body(block.body, schema, block.header_span)
-        evaluated, _, invalid = body.evaluate(EMPTY_SCOPE)
-        problems += [*misplaced, *invalid]
-        values.update(evaluated)
+        values, problems = _evaluate_backend_block(block, backend.schema)
         rejection = explain_rejected_settings(kind, values, context, from_flags)
         if rejection:
             detail = f"{rejection} Set it with -backend-config=NAME=VALUE."
@@ -217,6 +209,17 @@ def read_configured_choice(
     if missing and not has_errors(problems):  # a misspelled or rejected setting explains a missing one
         problems.append(_build_missing_settings_error(kind, missing, context, _get_block_span(settings)))
     return (None if has_errors(problems) else BackendChoice(kind, settings_values, dict(from_flags))), problems
+
+
+def _evaluate_backend_block(block: Block, schema: BlockSchema) -> tuple[dict[str, Any], list[Diagnostic]]:
+    """Evaluate the arguments of a `backend` block. None is required here: -backend-config may set a missing one."""
+    optional_attributes = {
+        name: replace(attribute, required=False, optional=True) for name, attribute in schema.attributes.items()
+    }
+    schema = replace(schema, attributes=optional_attributes)
+    body, misplaced = build_prepared_body(block.body, schema, block.header_span)
+    values, _, invalid = body.evaluate(EMPTY_SCOPE)
+    return dict(values), [*misplaced, *invalid]
 
 
 def explain_rejected_settings(

@@ -205,9 +205,7 @@ def restrict_context_to_plan(context: CommandContext) -> CommandContext:
 
 
 def _build_confinement(flag_value: str, environment: Mapping[str, str], directory: str) -> Confinement:
-    """Build the confinement to a directory ("1" or "true": the work tree). The data directory is hidden from it, since
-    it may be inside. Raises ValueError.
-    """
+    """Build the confinement to a directory ("true": the work tree), except the data directory. Raises ValueError."""
     root = find_work_tree(directory) if flag_value in ("1", "true") else os.path.realpath(flag_value)
     if not Path(root).is_dir():
         raise ValueError(f'-confine: there is no directory "{flag_value}".')

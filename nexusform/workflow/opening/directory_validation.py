@@ -66,9 +66,7 @@ def validate_directory(
 def find_planning_problems(
     context: CommandContext, configuration: Configuration, known_problems: Sequence[Diagnostic]
 ) -> list[Diagnostic]:
-    """Return the problems of planning independent of the state, without `known_problems`. Lint findings are added if
-    there are no errors at all.
-    """
+    """Return problems of planning without a state, except `known_problems`; without any error, also lint findings."""
     from nexusform.planning.modules.configuration_validation import validate_configuration
 
     request = PlanRequest(

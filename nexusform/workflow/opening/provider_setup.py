@@ -201,9 +201,7 @@ def list_captured_inventories(providers: Mapping[str, Provider], now: str) -> tu
 
 
 def check_existing_objects(plan: Plan, providers: Mapping[str, Provider]) -> list[Diagnostic]:
-    """Return an error for each agent pool to create, but already existing on a site, and warnings about such clusters
-    and VMs.
-    """
+    """Return errors for agent pools to create that already exist on a site, and warnings for such clusters and VMs."""
     problems: list[Diagnostic] = []
     created = [change for change in plan.changes if change.action is Action.CREATE]
     try:

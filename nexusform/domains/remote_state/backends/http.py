@@ -218,9 +218,8 @@ class HttpBackend:
             return  # not locked, or checked recently
         holder = self.read_lock()
         if holder is None or holder.id != self._lock_id:
-            raise BackendProblem(
-                f"Another process broke the lock of {self.describe()} during this run. This run writes nothing more."
-            )
+            reason = f"Another process broke the lock of {self.describe()} during this run."
+            raise BackendProblem(f"{reason} This run writes nothing more.")
         self._checked_at = locks.read_monotonic_clock()
 
     def _send_unlock(self, info: LockInfo) -> None:
