@@ -186,12 +186,7 @@ class _ExplanationQuery(Struct, frozen=True):
         reasons = self._explain_vm(replanned, name)
         if reasons:  # the plan places it
             return Explanations(tuple(reasons), diagnostics=errors)
-        removals = tuple(
-            row
-            for row in planned.plan.placements
-            if (row.kind, row.action, row.object) == (VM, PlacementAction.REMOVE, name)
-            and self.pattern.is_match(row.address)
-        )
+        removals = self._list_removals(planned, name)
         if removals:
             return Explanations(removals=removals, diagnostics=errors)
         reasons = self._plan_existing_again(current_vms, name)
@@ -199,6 +194,12 @@ class _ExplanationQuery(Struct, frozen=True):
             detail = f'This plan does not schedule "{name}", so there is nothing to explain.'
             errors = (*errors, build_error("nothing-to-explain", detail))
         return Explanations(tuple(reasons), diagnostics=errors)
+
+    def _list_removals(self, planned: PlanResult, name: str) -> tuple[PlacementChange, ...]:
+        """Return the rows of the plan for removed VMs of this name, at addresses matching the pattern."""
+        rows = planned.plan.placements
+        vm_removals = [row for row in rows if row.kind == VM and row.action is PlacementAction.REMOVE]
+        return tuple(row for row in vm_removals if row.object == name and self.pattern.is_match(row.address))
 
     def _plan_with_explanation(
         self, request: PlanRequest, addresses: Iterable[Address], name: str, *, includes_remedies: bool = False

@@ -59,9 +59,8 @@ def _build_lint_site(site: SitePlan, evaluated_pools: Collection[tuple[str, str]
         for vm in site.scheduler.list_vms():
             if (vm.vm.owner, vm.vm.pool) in evaluated_pools:
                 scheduler.release(vm.handle)
-    return LintSite(
-        site.id, tuple(site.machines.values()), build_placement_simulator(scheduler), site.scheduler.count_free_slots
-    )
+    machines, simulate = tuple(site.machines.values()), build_placement_simulator(scheduler)
+    return LintSite(site.id, machines, simulate, site.scheduler.count_free_slots)
 
 
 def _index_removed_vms(sites: Iterable[SitePlan]) -> dict[_PoolKey, dict[int, list[int]]]:

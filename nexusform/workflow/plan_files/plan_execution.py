@@ -167,14 +167,9 @@ def _execute_plan(
     for provider in run.providers.values():
         if isinstance(provider, PlanAwareProvider):
             provider.set_plan_responses(plan.basis.answers)  # of servers to data blocks
+    types, execution_options = run.project.registries.resource_types, replace(options, write_only=write_only)
     applied = execute_plan(
-        plan,
-        recorder,
-        run.providers,
-        run.project.registries.resource_types,
-        clock=run.clock,
-        listener=listener,
-        options=replace(options, write_only=write_only),
+        plan, recorder, run.providers, types, clock=run.clock, listener=listener, options=execution_options
     )
     wrong_certain = _verify_predictions(run, plan, recorder, applied, unverified)
     ties = select_tied(plan, applied.wrong_predictions, recorder.get_state())  # the rules allow the other machine, too
@@ -182,13 +177,7 @@ def _execute_plan(
     applied = replace(applied, wrong_predictions=wrong, ties=tuple(ties))
     results = _compute_final_results(run, plan, applied)
     recorder.add_record(ApplyEnd(results.outputs, tuple(map(_build_check_record, results.checks))))
-    problems = [*results.diagnostics, *_build_prediction_warning(wrong_certain), *_build_unfinished_error(applied)]
-    for event in applied.end_events:
-        problems += _build_step_warnings(event)
-    problems += _build_missing_machine_warning(run, plan, applied)
-    if applied.problem:
-        detail = f"{applied.problem} Running steps have ended; no further step was started."
-        problems.append(build_error("unwritable-journal", detail))
+    problems = [*results.diagnostics, *_build_prediction_warning(wrong_certain), *_list_problems(run, plan, applied)]
     state = add_new_identities(run.providers, run.identities or IdentityCheck(), recorder.get_state())
     problems += _save_state(run, recorder, state, complete=applied.is_complete)
     involved_providers = {get_provider_name(plan.changes[step.change]) for step in plan.steps}
@@ -201,6 +190,17 @@ def _execute_plan(
         wrong_certain_predictions=wrong_certain,
         provider_names=tuple(sorted(name.split(".")[0] for name in involved_providers)),
     )
+
+
+def _list_problems(run: Run, plan: Plan, applied: ApplyResult) -> Iterator[Diagnostic]:
+    """Yield the problems of the executed steps, then an error if the journal cannot be written."""
+    yield from _build_unfinished_error(applied)
+    for event in applied.end_events:
+        yield from _build_step_warnings(event)
+    yield from _build_missing_machine_warning(run, plan, applied)
+    if applied.problem:
+        detail = f"{applied.problem} Running steps have ended; no further step was started."
+        yield build_error("unwritable-journal", detail)
 
 
 def _verify_predictions(

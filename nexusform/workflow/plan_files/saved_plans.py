@@ -163,25 +163,32 @@ def open_saved_plan(
     ephemeral, new_problems = read_ephemeral_variables(context, configuration, saved.plan)
     problems += [*check_variables_unchanged(context, configuration, saved.plan), *new_problems]
     try:
-        user_context, context = context, build_plan_context(context, saved.plan, is_verified=is_verified)
+        plan_context = build_plan_context(context, saved.plan, is_verified=is_verified)
     except ValueError as problem:
         return OpenResult(None, (*problems, build_error("unreadable-plan", str(problem))), sources)
     if backend is None:
-        backend_context = context
-        if context.confinement_source is ConfinementSource.PLAN:
-            # The plan's context keeps a foreign plan from choosing the backend and the use of credentials. If the
-            # directory has the same configuration, the backend is the user's own: no variable determines it.
-            current_configuration, _ = load_project_configuration(user_context)
-            if current_configuration.file_texts == dict(saved.configuration_files):
-                backend_context = user_context
+        backend_context = _choose_backend_context(context, plan_context, saved)
         backend, new_problems = open_backend(backend_context, configuration)
         problems += new_problems
     if backend is None or has_errors(problems):
         return OpenResult(project=None, diagnostics=tuple(problems), sources=sources)
     variables = {**get_planned_variables(saved.plan), **ephemeral}
     answers = saved.plan.basis.answers
-    project = create_project(context, configuration, variables, sources, backend, answers)
+    project = create_project(plan_context, configuration, variables, sources, backend, answers)
     return OpenResult(project, tuple(problems), sources)
+
+
+def _choose_backend_context(context: CommandContext, plan_context: CommandContext, saved: SavedPlan) -> CommandContext:
+    """Return the context to open the backend in: of the user (`context`), or of the contents of the plan.
+
+    The plan's context keeps a foreign plan from choosing the backend and the use of credentials. If the directory has
+    the same configuration, the backend is the user's own: no variable determines it.
+    """
+    if plan_context.confinement_source is not ConfinementSource.PLAN:
+        return plan_context
+    current_configuration, _ = load_project_configuration(context)
+    is_own_configuration = current_configuration.file_texts == dict(saved.configuration_files)
+    return context if is_own_configuration else plan_context
 
 
 def build_plan_context(context: CommandContext, plan: Plan, *, is_verified: bool = False) -> CommandContext:

@@ -501,14 +501,9 @@ def begin_run(
 
 def _acquire_state_lock(run: Run, operation: str, locking: LockOptions, exit_stack: ExitStack) -> None:
     """Acquire the lock of the state, and release it when `exit_stack` closes; problems go to the run's diagnostics."""
-    project = run.project
+    backend, environment, on_wait = run.project.backend, run.project.context.environment, run.notices.on_wait
     run.lock, problems = acquire_lock(
-        project.backend,
-        operation,
-        locking,
-        clock=run.clock,
-        environment=project.context.environment,
-        on_wait=run.notices.on_wait,
+        backend, operation, locking, clock=run.clock, environment=environment, on_wait=on_wait
     )
     run.diagnostics += problems
     if run.lock is not None:

@@ -117,15 +117,10 @@ def find_provider_changes(request: PlanRequest, providers: Mapping[str, Provider
         if not provider.observes_objects or not provider.sends_changes:  # not the provider of a real site
             continue
         objects = sorted(_list_changed_objects(name, request), key=lambda entry: compute_address_order(entry[0]))
-        requests = [
-            ReadRequest(
-                ObjectKey(address.type, str(recorded.attributes.get("id")), 0),
-                recorded.attributes,
-                str(address),
-                private_note=recorded.note,
-            )
-            for address, recorded, _ in objects
-        ]
+        requests: list[ReadRequest] = []
+        for address, recorded, _ in objects:
+            key = ObjectKey(address.type, str(recorded.attributes.get("id")), 0)
+            requests.append(ReadRequest(key, recorded.attributes, str(address), private_note=recorded.note))
         for (address, recorded, block), answer in zip(objects, provider.read(requests), strict=True):
             if answer.attributes is None:
                 changes.missing[address] = None
