@@ -226,7 +226,8 @@ def _read_intent_objects(intents: Sequence[OpenStepIntent], providers: Mapping[s
     positions_by_provider: dict[str, list[int]] = {}
     for position, open_intent in enumerate(intents):
         target = open_intent.intent.planned or _get_target_object(open_intent)  # a delete plans no object
-        positions_by_provider.setdefault(target.provider if target else DEFAULT_PROVIDER, []).append(position)
+        provider_name = target.provider if target else DEFAULT_PROVIDER
+        positions_by_provider.setdefault(provider_name, []).append(position)
     for name, positions in positions_by_provider.items():
         provider = providers.get(name)
         if provider is None:

@@ -95,7 +95,7 @@ def verify_open_predictions(
     for pool, predictions in open_predictions.items():
         checked_predictions: list[PredictedVm] = []
         for prediction in predictions:
-            vm, checked = vms.get((pool, prediction.number)), prediction
+            checked, vm = prediction, vms.get((pool, prediction.number))
             if vm is not None and vm.provenance == OBSERVED:  # else no provider observed it
                 checked = replace(prediction, observed_placement=vm.placement, object=prediction.object or vm.name)
             checked_predictions.append(checked)

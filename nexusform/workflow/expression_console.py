@@ -123,7 +123,9 @@ class ExpressionConsole:
         source = SourceFile(INPUT, text)
         sources = {**self._sources, INPUT: source}
         expression, problems = parse_expression(source)
-        if expression is None or has_errors(problems := self._check_references(expression)):
+        if expression is not None:
+            problems = self._check_references(expression)
+        if expression is None or has_errors(problems):
             return ExpressionExplanation(tree=None, diagnostics=tuple(problems), sources=sources)
         tree, problems = ValueOriginTracer(self._create_evaluation(), sources, INPUT).trace_expression(expression)
         return ExpressionExplanation(tree, tuple(problems), sources)

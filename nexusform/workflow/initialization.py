@@ -160,13 +160,13 @@ def _has_any_state(choice: BackendChoice, context: CommandContext, settings: Set
     if backend is None:
         return True  # assume a state, to lose none
     try:
-        workspace_backends = list(map(backend.select_workspace, backend.list_workspaces()))
-        return any(
-            workspace_backend.read() is not None or workspace_backend.read_journal()
-            for workspace_backend in workspace_backends
-        )
+        for name in backend.list_workspaces():
+            workspace_backend = backend.select_workspace(name)
+            if workspace_backend.read() is not None or workspace_backend.read_journal():
+                return True
     except BackendProblem:
         return True
+    return False
 
 
 def _describe_backend(choice: BackendChoice, backend: StateBackend, workspace: str) -> tuple[str, list[Diagnostic]]:

@@ -299,7 +299,7 @@ class _ExplanationQuery(Struct, frozen=True):
             *map(str, self.request.state.instances),
             *(str(block.address) for block in self.request.configuration.root.resources.values()),
         ]
-        suggestion = "" if str(self.pattern) in known else suggest_name(str(self.pattern), known)
+        suggestion = "" if str(self.pattern) in known else suggest_name(str(self.pattern), known)  # for a wrong address
         detail = f"Neither the state nor the plan has placements at {self.pattern}.{suggestion}"
         return build_error("nothing-to-explain", detail)
 

@@ -85,7 +85,7 @@ def _build_lint_pools(
     *,
     everything: bool,
 ) -> Iterable[LintPool]:
-    """Yield the pools with a configurable count, on which rules advise; with `everything`, by age of their objects."""
+    """Yield the pools to lint: those with a configurable count. With `everything`, they are sorted by age of object."""
     entries = sorted(objects.items(), key=lambda item: _build_age_sort_key(item[1])) if everything else objects.items()
     for address, vms in entries:
         demand = vms.request.demand
@@ -93,7 +93,7 @@ def _build_lint_pools(
             continue
         for pool in demand.pools:
             if pool.count_path:
-                key = demand.site_id, demand.owner, pool.rule_pool or pool.pool  # `rule_pool`: another name in rules
+                key = demand.site_id, demand.owner, pool.rule_pool or pool.pool  # a pool may have another name in rules
                 lint_pool = _build_lint_pool(address, vms, demand, pool, everything=everything)
                 yield replace(lint_pool, removals=removed_vms.get(key, {}))
 

@@ -122,7 +122,7 @@ def write_signed_plan(path: str, document: bytes | Iterable[bytes]) -> list[Diag
 def verify_signature(
     signature: Mapping[str, Any] | None, signed_digest: str, key_file: str, confinement: Confinement
 ) -> list[Diagnostic]:
-    """Return an error if a plan is not signed with the private key of the public key in a file; [] if it is."""
+    """Return an error unless a plan has a valid signature by the key pair of the public key in `key_file`; else []."""
     if is_untrusted_path(key_file, confinement):
         detail = explain_untrusted_file("The public key", key_file, "a pull request could replace it")
         return [build_error("saved-plan-not-verified", f"{detail} No changes were made.")]

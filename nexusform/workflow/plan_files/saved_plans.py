@@ -269,7 +269,7 @@ def _move_module(module: Module, root: str, directory: str) -> Module:
 
 
 def check_variables_unchanged(context: CommandContext, configuration: Configuration, plan: Plan) -> list[Diagnostic]:
-    """Return errors for variables now set to another value than in the plan. Unset variables are no error."""
+    """Return errors for variables now set to another value than in the plan. An unset one has the planned value."""
     variables, problems = read_project_variables(context, configuration)
     errors = [error for error in select_errors(problems) if error.id != _UNSET_VARIABLE]
     for name, (value, origin) in variables.items():

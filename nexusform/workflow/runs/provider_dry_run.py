@@ -80,7 +80,7 @@ def _build_diagnostics(changes: Sequence[Change], problems: Iterable[tuple[int, 
     """Yield the problems (each with an index of `changes`) at the source of their change."""
     for index, problem in problems:
         change = changes[index]
-        address = str(change.address) if problem.id == REJECTED_CHANGE else ""
+        address = str(change.address) if problem.id == REJECTED_CHANGE else ""  # marks the change as rejected
         details = {"block": change.block, "brief": problem.brief, "address": address}
         yield build_diagnostic(problem.severity, problem.id, problem.detail, change.source, **details)
 

@@ -56,7 +56,7 @@ class StateCommandContext(Struct, frozen=True):
     def acquire_lock(
         self, context: CommandContext, backend: StateBackend, operation: str, locking: LockOptions
     ) -> tuple[StateLock | None, list[Diagnostic]]:
-        """Acquire the lock of a state for this command; see locking.acquire_lock."""
+        """Acquire the lock of a state for this command; see state_locking.acquire_lock."""
         return acquire_lock(
             backend, operation, locking, clock=self.clock, environment=context.environment, on_wait=self.on_wait
         )
@@ -441,7 +441,7 @@ def _check_state_drift(
 
 
 def _format_drift(drift: Drift) -> str:
-    """Format the names of changed attributes of an object."""
+    """Format the address of an object with the names of its changed attributes, or the fact of its deletion."""
     if drift.after is None:
         return f"{drift.address} no longer exists"
     before, after = drift.before, drift.after
