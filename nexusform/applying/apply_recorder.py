@@ -54,7 +54,7 @@ class ApplyRecorder:
         self._backend = backend
         self._draft = StateDraft(base, remaining)
         self._lines: list[bytes] = []
-        self.has_written = False  # whether the journal may have new lines
+        self.has_written = False  # whether a flush succeeded; no step starts before
 
     def get_state(self) -> State:
         """Return the current state."""

@@ -122,9 +122,8 @@ def apply(arguments: ApplyArguments) -> int:
         return _discard_steps_of_earlier_apply(arguments.flags)
     if arguments.resume:
         if planning_flags:
-            raise click.UsageError(
-                f"-{planning_flags[0]} and -resume cannot be combined: -resume continues a saved plan."
-            )
+            reason = "-resume continues a saved plan"
+            raise click.UsageError(f"-{planning_flags[0]} and -resume cannot be combined: {reason}.")
         return _resume_last_apply(arguments.flags, arguments.planfile)
     if arguments.planfile is None:
         return apply_new_plan(arguments.flags, arguments.planning.build_options())

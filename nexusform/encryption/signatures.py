@@ -126,9 +126,8 @@ def _load_public_key(text: bytes, name: str) -> Ed25519PublicKey:
 
     command = f"openssl pkey -in {name} -pubout"
     if b"PRIVATE KEY-----" in text:
-        raise EncryptionProblem(
-            f"{name} is a private key; only the signer should have it. Print its public key: {command}."
-        )
+        remedy = f"Print its public key: {command}."
+        raise EncryptionProblem(f"{name} is a private key; only the signer should have it. {remedy}")
     try:
         key = load_pem_public_key(text)
     except (ValueError, TypeError, UnsupportedAlgorithm):

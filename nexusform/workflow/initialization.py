@@ -58,7 +58,7 @@ class InitResult(Struct, frozen=True):
 
 
 def init_directory(context: CommandContext, options: InitOptions) -> InitResult:
-    """Check the configuration, then open its backend, migrate its state if requested, and record the choice."""
+    """Check the configuration and open its backend. Migrate the state if requested; record the backend as chosen."""
     configuration, problems = load_project_configuration(context)
     sources = configuration.files
     if has_errors(problems):

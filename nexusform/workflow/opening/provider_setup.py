@@ -137,6 +137,7 @@ def _evaluate_settings(
     known_count = len(evaluation.diagnostics)  # earlier blocks share the evaluation
     scope = evaluation.build_scope(evaluation.root)
     values, sensitive_paths, new_problems = body.evaluate(scope, allows_ephemeral=True)
+    is_sensitive = bool(sensitive_paths)
     problems += [*evaluation.diagnostics[known_count:], *new_problems]
     # These settings become visible attributes of objects, so they may not be sensitive.
     sensitive_path = next((path for path in sensitive_paths if kind.displayed_settings & set(path)), None)
@@ -148,7 +149,7 @@ def _evaluate_settings(
         span, header = body.locate(sensitive_path), _format_block_header(block)
         problems.append(build_error("invalid-provider-configuration", detail, span, block=header))
     if has_errors(problems):
-        return None, problems, bool(sensitive_paths)
+        return None, problems, is_sensitive
     unknown_names = sorted(name for name, value in values.items() if has_unknown_part(value))
     if unknown_names:
         span = body.locate((unknown_names[0],))
@@ -157,8 +158,8 @@ def _evaluate_settings(
             "variables, locals and literals."
         )
         problem = build_error("provider-configuration-unknown", detail, span, block=_format_block_header(block))
-        return None, [*problems, problem], bool(sensitive_paths)
-    return values, problems, bool(sensitive_paths)
+        return None, [*problems, problem], is_sensitive
+    return values, problems, is_sensitive
 
 
 def _format_block_header(block: ProviderBlock) -> str:

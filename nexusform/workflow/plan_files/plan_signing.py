@@ -54,8 +54,8 @@ def check_signable(*, is_confined: bool, is_unconfined_accepted: bool) -> list[D
 
 
 def check_plan_signable(saved: SavedPlan, path: str, *, is_unconfined_accepted: bool) -> list[Diagnostic]:
-    """Return errors for a plan unfit to be signed. `is_unconfined_accepted`: no sandbox needed (-confine=false). A plan
-    is unfit if it has errors, exceeds a guard rail, was made without a sandbox, or has unrecorded inputs.
+    """Return errors for a plan unfit to be signed: it has errors, exceeds a guard rail, was made without a sandbox, or
+    has unrecorded inputs. With `is_unconfined_accepted` (-confine=false), the last two are accepted.
     """
     plan, evaluation = saved.plan, saved.plan.basis.evaluation
     if problems := check_failed_plan(saved, path):

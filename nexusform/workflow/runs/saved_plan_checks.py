@@ -104,7 +104,7 @@ def _compare_for_new_serial(run: Run, plan: Plan) -> CheckedPlan:
 
 
 def _compare_with_new_plan(run: Run, saved: SavedPlan, *, is_verified: bool) -> CheckedPlan:
-    """Accept the plan if planning with its recorded inputs gives the same. An irreproducible one must be verified."""
+    """Accept the plan if its recorded inputs give the same plan. An irreproducible one needs a verified signature."""
     plan, reason = saved.plan, _explain_not_reproducible(run, saved)
     if not reason:
         new_plan = run.rebuild_plan(plan)
