@@ -44,33 +44,42 @@ def create_providers(
     for key, block in blocks.items():
         if block.name not in PROVIDERS:  # check_provider_names reports it
             continue
-        settings, new_problems, is_sensitive = _evaluate_settings(block, PROVIDERS[block.name], evaluation)
+        provider, new_problems = _create_configured_provider(key, block, request.state, evaluation, context, exit_stack)
         problems += new_problems
-        if settings is None:
-            continue
-        try:
-            address_errors = check_provider_addresses(block, settings, context, is_sensitive=is_sensitive)
-            if address_errors:
-                problems += address_errors
-                continue
-            providers[key] = _create_provider(key, block.name, settings, request.state, context, exit_stack)
-        except ProviderProblem as problem:
-            detail = str(problem)
-            if is_sensitive:  # the message may repeat a setting
-                from nexusform.workflow.opening.redacting_provider import HIDDEN_MESSAGE
-
-                detail = HIDDEN_MESSAGE
-            header = _format_block_header(block)
-            problems.append(build_error("invalid-provider-configuration", detail, block.span, block=header))
-            continue
-        if is_sensitive:
-            from nexusform.workflow.opening.redacting_provider import redact_provider
-
-            providers[key] = redact_provider(providers[key])
+        if provider is not None:
+            providers[key] = provider
     if DEFAULT_PROVIDER not in blocks:  # it needs no block
         default = PROVIDERS[DEFAULT_PROVIDER]
         providers[DEFAULT_PROVIDER] = default.make({}, context.directory, exit_stack, context.confinement)
     return providers, problems
+
+
+def _create_configured_provider(
+    key: str, block: ProviderBlock, state: State, evaluation: Evaluation, context: CommandContext, exit_stack: ExitStack
+) -> tuple[Provider | None, list[Diagnostic]]:
+    """Create the provider of a block; None with errors. With a sensitive setting, its messages are hidden."""
+    settings, problems, is_sensitive = _evaluate_settings(block, PROVIDERS[block.name], evaluation)
+    if settings is None:
+        return None, problems
+    try:
+        address_errors = check_provider_addresses(block, settings, context, is_sensitive=is_sensitive)
+        if address_errors:
+            return None, [*problems, *address_errors]
+        provider = _create_provider(key, block.name, settings, state, context, exit_stack)
+    except ProviderProblem as problem:
+        detail = str(problem)
+        if is_sensitive:  # the message may repeat a setting
+            from nexusform.workflow.opening.redacting_provider import HIDDEN_MESSAGE
+
+            detail = HIDDEN_MESSAGE
+        header = _format_block_header(block)
+        error = build_error("invalid-provider-configuration", detail, block.span, block=header)
+        return None, [*problems, error]
+    if is_sensitive:
+        from nexusform.workflow.opening.redacting_provider import redact_provider
+
+        provider = redact_provider(provider)
+    return provider, problems
 
 
 def _create_provider(

@@ -51,9 +51,7 @@ def _hide_messages() -> Iterator[None]:
 
 
 def _forward(name: str, *, hides_messages: bool = True) -> Callable[..., Any]:
-    """Build a method that calls the provider's method of this name. With `hides_messages`, an error has
-    HIDDEN_MESSAGE in place of its own message.
-    """
+    """Build a method to call the provider's method of this name. With `hides_messages`, an error has HIDDEN_MESSAGE."""
 
     def call_provider(self: _RedactingProvider, *arguments: Any) -> Any:
         method = getattr(self._provider, name)

@@ -297,10 +297,8 @@ def _build_manual_diagnostic(count: int, skipped: int) -> Diagnostic:
 
 
 def _compute_final_results(run: Run, plan: Plan, applied: ApplyResult) -> FinalResults:
-    """Compute the outputs and check results to record. Return the earlier outputs and the check results of the plan
-    after a failure, since objects may be unfinished.
-    """
-    if not applied.is_complete:
+    """Compute the outputs and check results to record. A failed apply keeps the earlier outputs and planned checks."""
+    if not applied.is_complete:  # objects may be unfinished
         return FinalResults(run.stored.state.outputs, plan.checks)
     request = build_base_request(run.project, StoredState(applied.state))
     wrong_addresses: set[str] = set()  # of resources: without the keys of instances

@@ -285,9 +285,7 @@ def _list_changed_files(digests: Mapping[str, str], files: Files) -> list[str]:
 
 
 def _check_configuration(run: Run, saved: SavedPlan) -> list[Diagnostic]:
-    """Return a warning if files of the configuration, or files read by its functions, differ from those of the plan. A
-    directory without configuration is not compared.
-    """
+    """Return a warning if files of a configuration here, or read by its functions, differ from those of the plan."""
     configuration, _ = load_project_configuration(run.project.context)
     if not configuration.files:
         return []
