@@ -38,9 +38,7 @@ _BLANKS: Final = re.compile(r"[ \t\r\n]*")
 
 
 class JsonProblem(Exception):
-    """Text that is not JSON. `offset` counts characters of the text from 0; the message is a clause without a full
-    stop.
-    """
+    """Text that is not JSON. `offset` counts its characters from 0; the message is a clause without a full stop."""
 
     def __init__(self, message: str, offset: int) -> None:
         super().__init__(message)

@@ -321,9 +321,7 @@ class _StateReader:
             self._add_object(address, instance, instance_path)
 
     def _add_object(self, address: Address, entry: dict[str, Any], path: Path) -> None:
-        """Add an object of an address: deposed if the entry has a key for it, else current. Report invalid attributes
-        and duplicates.
-        """
+        """Add the object of an entry: deposed if it has a deposed key, else current. Report errors and duplicates."""
         object_state = object_codec.parse_object(entry)
         schema = self._schemas.get(address.type) if address.mode == "managed" else None
         if schema is not None:

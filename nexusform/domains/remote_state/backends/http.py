@@ -254,6 +254,7 @@ class HttpBackend:
             self._write_workspace_index([*names, self._workspace])
 
     def _write_workspace_index(self, names: Sequence[str]) -> None:
+        """Write the list of workspaces to its own address, with the members of a state document."""
         index = self._service.expand_workspace(_INDEX)
         body = json.dumps({"version": 4, "serial": 0, "lineage": _INDEX, "workspaces": sorted(names)}).encode()
         headers = {"Content-Type": "application/json"}
