@@ -129,11 +129,11 @@ class _StepGraph(Struct):
         return graph
 
     def complete_step(self, step: int) -> None:
-        """Release the dependents: this step, for which they wait, succeeded."""
+        """Release the dependents: they waited for the success of this step."""
         self._complete_dependency_of_steps(self.dependents.get(step, ()))
 
     def release_followers(self, step: int) -> None:
-        """Release the followers: this step ended, with any result."""
+        """Release the followers: they waited for the end of this step, with any result."""
         self._complete_dependency_of_steps(self.followers.pop(step, ()))
 
     def _complete_dependency_of_steps(self, steps: Iterable[int]) -> None:

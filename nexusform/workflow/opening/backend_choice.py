@@ -120,8 +120,8 @@ def _check_unreadable_choice(context: CommandContext) -> Diagnostic | None:
 
 
 def _check_default_backend(choice: BackendChoice, settings: Settings, context: CommandContext) -> Diagnostic | None:
-    """Return an error if init never ran and the default backend, not the chosen one, has a state with objects. A plan
-    for the chosen backend would create these objects again.
+    """Return an error if init never ran, and the default backend (elsewhere than the chosen one) has objects. A plan
+    with the chosen backend would create them again.
     """
     is_named_by_flags = context.backend_config or context.state_path
     if choice == DEFAULT_CHOICE or is_named_by_flags:

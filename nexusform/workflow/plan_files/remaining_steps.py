@@ -66,7 +66,7 @@ def find_remaining_steps(
     plan = replace(saved.plan, steps=steps)
     remaining_steps = RemainingSteps(saved, plan, not remaining.has_ended, remaining.plan_digest)
     state = stored.state
-    # A checkpoint keeps its serial, and gives the remaining steps the next one. Any other serial is a later change.
+    # A checkpoint keeps the state's serial, and the remaining steps get the next one. Another serial is a later change.
     if state.lineage != remaining.lineage or state.serial not in (remaining.serial - 1, remaining.serial):
         state_changed_error = build_error(
             "state-changed-since-apply",

@@ -152,7 +152,7 @@ def _explain_not_reproducible(run: Run, saved: SavedPlan) -> str:
 
 
 def _has_all_inputs(run: Run, plan: Plan) -> bool:
-    """Return whether all files read by the plan are readable here; False if it read the state of a data block."""
+    """Return whether all files of the plan are readable here; False if it also read another configuration's state."""
     try:
         for path in (*plan.basis.files, *plan.basis.data_files):
             run.project.files.read(path)
