@@ -105,10 +105,8 @@ def _load_private_key(text: bytes, name: str) -> Ed25519PrivateKey:
     if b"-----BEGIN PUBLIC KEY-----" in text:
         raise EncryptionProblem(f"{name} is a public key. Use the private key.")
     if b"ENCRYPTED" in text:
-        raise EncryptionProblem(
-            f"{name} is protected by a passphrase. Remove it (openssl pkey -in {name}), and let only the "
-            "job read the file."
-        )
+        remedy = f"Remove it (openssl pkey -in {name}), and let only the job read the file."
+        raise EncryptionProblem(f"{name} is protected by a passphrase. {remedy}")
     try:
         key = load_pem_private_key(text, password=None)
     except (ValueError, TypeError, UnsupportedAlgorithm):
@@ -131,9 +129,8 @@ def _load_public_key(text: bytes, name: str) -> Ed25519PublicKey:
     try:
         key = load_pem_public_key(text)
     except (ValueError, TypeError, UnsupportedAlgorithm):
-        raise EncryptionProblem(
-            f"{name} {_describe_invalid_key(text)} Print a public key: openssl pkey -in KEYFILE -pubout."
-        ) from None
+        remedy = "Print a public key: openssl pkey -in KEYFILE -pubout."
+        raise EncryptionProblem(f"{name} {_describe_invalid_key(text)} {remedy}") from None
     if not isinstance(key, Ed25519PublicKey):
         raise EncryptionProblem(f"{name} is not an Ed25519 key. Create one: {_MAKE_KEY}.")
     return key

@@ -250,9 +250,7 @@ def _migrate_workspaces(
 def _migrate_workspace(
     context: CommandContext, source: StateBackend, target: StateBackend, name: str, options: InitOptions
 ) -> tuple[str, list[Diagnostic]]:
-    """Copy the state of one workspace to the new backend, under the locks of both. Return a line about it. The line is
-    "" if the workspace has no state, and with errors.
-    """
+    """Lock a workspace in both backends and copy its state to the new one (`target`); see `_copy_locked_state`."""
     problems: list[Diagnostic] = []
     # Without a saved choice, other commands need the settings of the new backend as flags.
     environment_prefix = "" if name == DEFAULT_WORKSPACE else f"NF_WORKSPACE={shlex.quote(name)} "
@@ -276,28 +274,36 @@ def _migrate_workspace(
                 exit_stack.callback(lock.release)
         if has_errors(problems):  # a lock is held by another run
             return "", problems
-        stored, new_problems = read_stored_state(source, checks_objects=False)
-        target_stored, target_problems = read_stored_state(target, checks_objects=False)
-        problems += [*new_problems, *target_problems]
-        if stored is None or target_stored is None or not stored.state.lineage:  # unreadable, or nothing to copy
-            return "", problems
-        if stored.open_intents:
-            unfinished_error = build_error(
-                "unresolved-interrupted-apply",
-                f'An apply in the workspace "{name}" was interrupted. Restore the previous backend settings, run '
-                "`nexusform apply -resume`, then migrate.",
-            )
-            return "", [*problems, unfinished_error]
-        rejection = _check_target_state(stored.state, target_stored.state, name, target)
-        if rejection is not None and not options.force_copy:
-            return "", [*problems, rejection]
-        try:
-            mark = get_migration_path(context.data_directory)  # makes other commands report an interrupted migration
-            mark.parent.mkdir(parents=True, exist_ok=True)
-            write_file_atomically(mark, b"", PRIVATE)
-        except OSError as problem:
-            return "", [*problems, _build_write_error(context, problem)]
-        target.write_merged_state(state_codec.encode_state(stored.state), stored.list_preserved_lines())
+        line, new_problems = _copy_locked_state(context, source, target, name, force_copy=options.force_copy)
+    return line, [*problems, *new_problems]
+
+
+def _copy_locked_state(
+    context: CommandContext, source: StateBackend, target: StateBackend, name: str, *, force_copy: bool
+) -> tuple[str, list[Diagnostic]]:
+    """Copy the state of a workspace; return a line about it. The line is "" with errors, or without a state."""
+    stored, problems = read_stored_state(source, checks_objects=False)
+    target_stored, target_problems = read_stored_state(target, checks_objects=False)
+    problems += target_problems
+    if stored is None or target_stored is None or not stored.state.lineage:  # unreadable, or nothing to copy
+        return "", problems
+    if stored.open_intents:
+        unfinished_error = build_error(
+            "unresolved-interrupted-apply",
+            f'An apply in the workspace "{name}" was interrupted. Restore the previous backend settings, run '
+            "`nexusform apply -resume`, then migrate.",
+        )
+        return "", [*problems, unfinished_error]
+    rejection = _check_target_state(stored.state, target_stored.state, name, target)
+    if rejection is not None and not force_copy:
+        return "", [*problems, rejection]
+    try:
+        mark = get_migration_path(context.data_directory)  # makes other commands report an interrupted migration
+        mark.parent.mkdir(parents=True, exist_ok=True)
+        write_file_atomically(mark, b"", PRIVATE)
+    except OSError as problem:
+        return "", [*problems, _build_write_error(context, problem)]
+    target.write_merged_state(state_codec.encode_state(stored.state), stored.list_preserved_lines())
     return f'Migrated the state of workspace "{name}" to {target.describe()}.', problems
 
 

@@ -316,17 +316,10 @@ def _build_wrong_prediction(output: WrongOutput) -> WrongPrediction:
 
 def _build_check_record(check: CheckResult) -> dict[str, Any]:
     """Build the record of a check for the state document, in Terraform's format of check results."""
-    return {
-        "address": {"kind": check.kind, "to_display": check.address},
-        "status": check.status,
-        "instances": [
-            {
-                "address": {"to_display": check.address},
-                "status": check.status,
-                "problems": [{"message": message} for message in check.messages],
-            }
-        ],
-    }
+    problems = [{"message": message} for message in check.messages]
+    instance = {"address": {"to_display": check.address}, "status": check.status, "problems": problems}
+    address = {"kind": check.kind, "to_display": check.address}
+    return {"address": address, "status": check.status, "instances": [instance]}
 
 
 def _save_state(run: Run, recorder: ApplyRecorder, state: State, *, complete: bool) -> list[Diagnostic]:
