@@ -96,7 +96,7 @@ def set_open_predictions(private: Mapping[str, Any] | None, predictions: OpenPre
 
 
 def _build_rows(predictions: Iterable[PredictedVm]) -> Iterator[_RackVms]:
-    """Yield a compact row for each group of VMs of a pool with the same rack, flags and figures of the rack count."""
+    """Yield the compact rows of a pool. The VMs of a row have the same rack, flags and figures of the rack count."""
     members_by_row: dict[tuple[Any, ...], list[PredictedVm]] = defaultdict(list)
     ties: tuple[bool, list[str]] | None = None  # equal for all VMs of the pool
     for prediction in predictions:

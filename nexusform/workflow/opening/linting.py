@@ -64,7 +64,7 @@ def _build_lint_site(site: SitePlan, evaluated_pools: Collection[tuple[str, str]
 
 
 def _index_removed_vms(sites: Iterable[SitePlan]) -> dict[_PoolKey, dict[int, list[int]]]:
-    """Return handles (ids in the scheduler) of removed VMs by pool, and by the number of VMs of it placed before."""
+    """Return handles (ids in the scheduler) of removed VMs by pool, and by the count of its VMs placed before."""
     removed_vms: dict[_PoolKey, dict[int, list[int]]] = {}
     for site in sites:
         placed_counts: Counter[_PoolKey] = Counter()

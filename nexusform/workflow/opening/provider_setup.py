@@ -201,7 +201,7 @@ def collect_provider_diagnostics(plan: Plan, providers: Mapping[str, Provider]) 
 
 
 def list_captured_inventories(providers: Mapping[str, Provider], now: str) -> tuple[InventoryRead, ...]:
-    """Return an inventory of the plan for each site read by a provider from a captured file, with the capture time."""
+    """Return an inventory with the capture time for each site read by a provider from a captured file."""
     inventories: list[InventoryRead] = []
     for key, provider in sorted(providers.items()):
         captures = provider.list_captures() if isinstance(provider, CaptureProvider) else ()

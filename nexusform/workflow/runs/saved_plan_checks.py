@@ -88,7 +88,7 @@ def _compare_plan(run: Run, saved: SavedPlan, *, replan: bool, is_verified: bool
 
 
 def _compare_for_new_serial(run: Run, plan: Plan) -> CheckedPlan:
-    """Return a new plan for the current state if it has the same changes as the plan for an earlier serial."""
+    """Plan again for the current serial of the state. Accept the new plan if it has the same changes as `plan`."""
     if plan.mode is not Mode.NORMAL or plan.targets or plan.excludes or plan.replaces:
         return CheckedPlan(None, (_build_stale_error(run, plan, "Plans with special options are not compared."),))
     new_plan = run.plan(get_plan_options(plan)).plan
