@@ -129,7 +129,7 @@ _UNKNOWN_ATTRIBUTE: Final = AttributeSchema(DYNAMIC, description="")  # neither 
 
 
 def _find_attribute(schema: BlockSchema | None, path: Path) -> AttributeSchema:
-    """Return the schema of the attribute at a path; the unknown one for blocks, unknown paths, and without a schema."""
+    """Return the schema of the attribute at a path; _UNKNOWN_ATTRIBUTE for blocks, unknown paths or without schema."""
     attribute = find_schema(schema, path) if schema else None
     return attribute if isinstance(attribute, AttributeSchema) else _UNKNOWN_ATTRIBUTE
 
@@ -153,7 +153,9 @@ def _has_provenance(value: Any) -> bool:
 def _mark_observed_objects(
     answer: Mapping[str, Any], entries: Sequence[Path], different_paths: Sequence[Path]
 ) -> dict[str, Any]:
-    """Return the answer with observed objects marked. Planned cells of a VM on another machine are unknown: None."""
+    """Return the answer with the placed objects among `entries` (paths) marked as observed. On another machine than
+    planned, the cells of a VM become None (unknown) if they repeat the plan.
+    """
     changed = dict(answer)
     for entry in entries:
         if not _has_provenance(get_part(answer, entry)):

@@ -54,7 +54,7 @@ class ApplyRecorder:
         self._backend = backend
         self._draft = StateDraft(base, remaining)
         self._lines: list[bytes] = []
-        self.has_written = False  # whether anything may follow the previous content
+        self.has_written = False  # whether a flush succeeded; no step starts before
 
     def get_state(self) -> State:
         """Return the current state."""
@@ -113,7 +113,7 @@ class ApplyRecorder:
         """Record the end of a step and the instance at its address. The whole instance is written, not the
         difference: replaying an outcome twice gives the same state.
         """
-        number = NO_STEP if error else call.step.id
+        number = NO_STEP if error else call.step.id  # a failed step is not completed
         self.add_record(InstanceOutcome(call.change.address, call.key.creation, instance, error, number))
 
     def flush(self) -> None:
@@ -226,7 +226,8 @@ def _read_intent_objects(intents: Sequence[OpenStepIntent], providers: Mapping[s
     positions_by_provider: dict[str, list[int]] = {}
     for position, open_intent in enumerate(intents):
         target = open_intent.intent.planned or _get_target_object(open_intent)  # a delete plans no object
-        positions_by_provider.setdefault(target.provider if target else DEFAULT_PROVIDER, []).append(position)
+        provider_name = target.provider if target else DEFAULT_PROVIDER
+        positions_by_provider.setdefault(provider_name, []).append(position)
     for name, positions in positions_by_provider.items():
         provider = providers.get(name)
         if provider is None:

@@ -90,8 +90,8 @@ def execute_plan(
     listener: StepListener,
     options: ExecutionOptions = DEFAULT_OPTIONS,
 ) -> ApplyResult:
-    """Execute a plan on the recorder's state, with the opening records (see build_opening_records). `providers` are by
-    provider name. A failed step skips its dependents; the others continue. Returns when no step can run any more.
+    """Execute the steps of a plan until none can run any more. The recorder has the state and the opening records (see
+    build_opening_records). `providers` are by name. A failed step skips its dependents; the others continue.
     """
     run = _PlanExecution(plan, recorder, providers, types, clock=clock, listener=listener, options=options)
     return run.run()
@@ -114,11 +114,11 @@ class _StepGraph(Struct):
 
     @staticmethod
     def build_graph(steps: Mapping[int, Step]) -> _StepGraph:
-        """Build the graph of `steps` by id. Waits for steps missing there (done by an earlier run) are dropped."""
+        """Build the graph of `steps` (by id). Waits for other steps, done by an earlier run, are dropped."""
         graph = _StepGraph()
         for step in steps.values():
-            awaited_steps = steps.keys() & step.waits_for
-            previous_steps = steps.keys() & step.follows
+            awaited_steps = steps.keys() & step.waits_for  # to succeed first
+            previous_steps = steps.keys() & step.follows  # to end first, with any result
             graph.open_waits[step.id] = len(awaited_steps) + len(previous_steps)
             for awaited in awaited_steps:
                 graph.dependents.setdefault(awaited, []).append(step.id)
@@ -129,17 +129,17 @@ class _StepGraph(Struct):
         return graph
 
     def complete_step(self, step: int) -> None:
-        """Release the dependents of a step."""
+        """Release the dependents: they waited for the success of this step."""
         self._complete_dependency_of_steps(self.dependents.get(step, ()))
 
     def release_followers(self, step: int) -> None:
-        """Release the followers of a step."""
+        """Release the followers: they waited for the end of this step, with any result."""
         self._complete_dependency_of_steps(self.followers.pop(step, ()))
 
     def _complete_dependency_of_steps(self, steps: Iterable[int]) -> None:
         for step in steps:
             self.open_waits[step] -= 1
-            if not self.open_waits[step]:
+            if not self.open_waits[step]:  # it waits for no further step
                 heappush(self.ready, step)
 
     def list_dependents(self, step: int) -> list[int]:
@@ -396,7 +396,7 @@ class _PlanExecution:
             self._unreported.append(event)
 
     def _skip_remaining_steps(self) -> None:
-        """Skip the steps without an end, if any: their reason is the same."""
+        """Skip the steps without an end, if any, all for the same reason."""
         if self._is_interrupted:
             reason = "The apply was interrupted before it."
         elif self._problem:

@@ -69,7 +69,7 @@ _T = TypeVar("_T")
 
 
 def read_open_predictions(private: Mapping[str, Any] | None) -> OpenPredictions:
-    """Return the open predictions of a private note; none if the entry is invalid."""
+    """Return the open (not verified) predictions in a private note, by pool; none for a pool with an invalid entry."""
     predictions: dict[str, tuple[PredictedVm, ...]] = {}
     for pool, text in get_mapping(private, OPEN_PREDICTIONS_KEY).items():
         with suppress(msgspec.DecodeError, ValueError):
@@ -96,13 +96,13 @@ def set_open_predictions(private: Mapping[str, Any] | None, predictions: OpenPre
 
 
 def _build_rows(predictions: Iterable[PredictedVm]) -> Iterator[_RackVms]:
-    """Yield the rows of a pool: VMs on one rack with the same flags and figures of the count."""
+    """Yield the compact rows of a pool. The VMs of a row have the same rack, flags and figures of the rack count."""
     members_by_row: dict[tuple[Any, ...], list[PredictedVm]] = defaultdict(list)
     ties: tuple[bool, list[str]] | None = None  # equal for all VMs of the pool
     for prediction in predictions:
         certainty = prediction.certainty
         flags = (prediction.is_machine_certain, prediction.is_count_certain)
-        _, _, count_tied = certainty.tied
+        _, _, count_tied = certainty.tied  # numbers of equally good racks, machines and counts
         is_unreduced = certainty.measured is None  # a row has `measured` shares for all of its VMs, or for none
         members_by_row[prediction.rack, flags, certainty.rack_count, count_tied, is_unreduced].append(prediction)
         if prediction.tied_machines and ties is None:

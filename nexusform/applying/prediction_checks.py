@@ -53,7 +53,7 @@ class PredictionResults(Struct, frozen=True):
 def verify_predictions(
     plan: Plan, completed: Collection[str], state: State, types: Mapping[str, ResourceType]
 ) -> PredictionResults:
-    """Verify the predictions of the plan for objects with all steps done, and open ones of earlier plans for them."""
+    """Verify the predictions of the plan for objects at `completed` addresses, and open ones of earlier plans there."""
     objects = {address: current for address, current in state.list_current_objects() if str(address) in completed}
     return verify_object_predictions(objects, types, _collect_predictions(plan, completed))
 
@@ -95,7 +95,7 @@ def verify_open_predictions(
     for pool, predictions in open_predictions.items():
         checked_predictions: list[PredictedVm] = []
         for prediction in predictions:
-            vm, checked = vms.get((pool, prediction.number)), prediction
+            checked, vm = prediction, vms.get((pool, prediction.number))
             if vm is not None and vm.provenance == OBSERVED:  # else no provider observed it
                 checked = replace(prediction, observed_placement=vm.placement, object=prediction.object or vm.name)
             checked_predictions.append(checked)
@@ -191,7 +191,7 @@ def list_vms_without_machine(
 
 
 def list_completed_objects(events: Iterable[StepEvent], plan: Plan, earlier: Iterable[Step] = ()) -> frozenset[str]:
-    """Return the addresses with all steps done, by this run or an earlier one."""
+    """Return the addresses with all steps done: by this run (`events`), or by an earlier one (the steps `earlier`)."""
     completed = {str(plan.changes[step.change].address) for step in earlier}
     incomplete: set[str] = set()
     for event in events:
@@ -244,8 +244,8 @@ def _verify_single_vm_predictions(observed: Sequence[tuple[PredictedVm, Placemen
         is_certain = certainty.machine >= 1 and prediction.is_machine_certain
         result = f"but runs on {placement.machine}"
         text = f"{prediction.object} was predicted with certainty on {prediction.machine}, {result}"
-        is_rack_correct = _decrement_matching_vm_count(racks, prediction.rack)
-        is_machine_correct = _decrement_matching_vm_count(machines, prediction.machine)
+        is_rack_correct = _take_observed_vm(racks, prediction.rack)
+        is_machine_correct = _take_observed_vm(machines, prediction.machine)
         yield VerifiedPrediction(RACK_PREDICTION, certainty.rack, rack_chance, is_rack_correct, unreduced[0])
         yield VerifiedPrediction(
             MACHINE_PREDICTION, certainty.machine, machine_chance, is_machine_correct, unreduced[1], is_certain, text
@@ -261,8 +261,8 @@ def _verify_single_vm_predictions(observed: Sequence[tuple[PredictedVm, Placemen
             )
 
 
-def _decrement_matching_vm_count(counts: Counter[str], name: str) -> bool:
-    """Take one of the remaining VMs there for a prediction; return whether one was left."""
+def _take_observed_vm(counts: Counter[str], name: str) -> bool:
+    """Subtract one VM from the observed VMs of the rack or machine `name`; return whether one was left."""
     counts[name] -= 1
     return counts[name] >= 0
 

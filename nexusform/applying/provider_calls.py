@@ -124,7 +124,7 @@ def build_call(
 
 
 def get_failed_change(current: ObjectState | None) -> Mapping[str, Any] | None:
-    """Return the recorded failed change of an object."""
+    """Return the recorded failed change of an object; None without one."""
     unfinished = current.note.get(UNFINISHED_KEY) if current is not None else None
     return unfinished if isinstance(unfinished, Mapping) else None
 
@@ -154,7 +154,7 @@ def build_object_key(step: Step, change: Change) -> ObjectKey:
 
 def get_deposed_key(step: Step, change: Change) -> str:
     """Return the key of the deposed object that a step removes, "" for the current one."""
-    if step.kind is StepKind.DELETE and change.action is Action.REPLACE_CREATE_FIRST:
+    if step.kind is StepKind.DELETE and change.action is Action.REPLACE_CREATE_FIRST:  # deposed by an earlier step
         return compute_deposed_key(build_object_key(step, change))
     return change.deposed
 

@@ -45,7 +45,7 @@ class ProviderWorkerPool(Generic[Task, Answer, News]):
     ) -> None:
         self._count = count
         self._call = call
-        self._is_idle = is_idle
+        self._is_idle = is_idle  # whether a call only waits after this news
         self._slots = Semaphore(count)  # one per active call
         self._idle_count = 0  # calls only waiting, without a slot
         self._inbox: SimpleQueue[Task | None] = SimpleQueue()
@@ -95,7 +95,7 @@ class ProviderWorkerPool(Generic[Task, Answer, News]):
     def close(self) -> None:
         """Stop the idle threads."""
         for _ in self._threads:
-            self._inbox.put(None)
+            self._inbox.put(None)  # ends one thread
 
     def _run_tasks_until_stopped(self) -> None:
         """Run tasks in a thread of the pool, one by one; None in the inbox ends it."""

@@ -90,7 +90,7 @@ def _index_locations(state: State) -> dict[tuple[str, str], tuple[str, str]]:
             racks[rack_id] = (str(attributes.get("name")), str(attributes.get("availability_zone")))
             for machine in get_mapping(attributes, "machines"):
                 locations[rack_id.partition("/")[0], machine] = racks[rack_id]
-    for rack_id, machine in machines:
+    for rack_id, machine in machines:  # all racks are known now
         if rack_id in racks:
             locations[rack_id.partition("/")[0], machine] = racks[rack_id]
     return locations

@@ -122,9 +122,8 @@ def apply(arguments: ApplyArguments) -> int:
         return _discard_steps_of_earlier_apply(arguments.flags)
     if arguments.resume:
         if planning_flags:
-            raise click.UsageError(
-                f"-{planning_flags[0]} and -resume cannot be combined: -resume continues a saved plan."
-            )
+            reason = "-resume continues a saved plan"
+            raise click.UsageError(f"-{planning_flags[0]} and -resume cannot be combined: {reason}.")
         return _resume_last_apply(arguments.flags, arguments.planfile)
     if arguments.planfile is None:
         return apply_new_plan(arguments.flags, arguments.planning.build_options())
@@ -313,7 +312,8 @@ def _apply_saved_plan(path: str, verification: SignatureRequirements, flags: App
 
 
 def _check_and_apply(run: Run, job: _ApplyCommandRun, saved: SavedPlan, verification: SignatureRequirements) -> int:
-    """Apply a saved plan after its checks, or record the end of its apply after all steps; return the exit code."""
+    """Apply a saved plan after its checks, or only record its end if all steps were done. Return the exit code."""
+    complete_notice = "All steps of this plan were complete when its apply was interrupted."
     remaining_steps, _ = find_remaining_steps(run.stored, run.project.context)  # None: no readable journal of an apply
     if (
         remaining_steps is not None
@@ -321,16 +321,11 @@ def _check_and_apply(run: Run, job: _ApplyCommandRun, saved: SavedPlan, verifica
         and remaining_steps.plan_digest == saved.digest
         and not remaining_steps.step_count
     ):
-        # All steps are done; only the end of the apply is not recorded.
-        job.reporter.report_notice(
-            "All steps of this plan were complete when its apply was interrupted. Recording its end."
-        )
+        job.reporter.report_notice(f"{complete_notice} Recording its end.")
         return _get_exit_code(_apply_remaining_steps(run, job, remaining_steps))
     is_last_applied_plan = run.stored.state.applied_plans[-1:] == (saved.digest,)
-    if remaining_steps is None and run.has_unfinished_apply and is_last_applied_plan:
-        job.reporter.report_notice(
-            "All steps of this plan were complete when its apply was interrupted. Recorded its end."
-        )
+    if remaining_steps is None and run.has_unfinished_apply and is_last_applied_plan:  # this run recovered its end
+        job.reporter.report_notice(f"{complete_notice} Recorded its end.")
         return 0
     verdict = check_saved_plan(run, saved, replan=verification.replan, is_verified=bool(verification.key_files))
     job.reporter.report_diagnostics(verdict.diagnostics, run.project.sources)

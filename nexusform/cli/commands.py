@@ -103,9 +103,8 @@ class Command(click.Command):
                 raise RemovedCommandError(f'"nexusform {removed}" was removed. Use: {REMOVED_FLAGS[removed]}') from None
             raise
         if extra_arguments and not ctx.resilient_parsing:
-            raise click.UsageError(
-                f"Unexpected argument: {extra_arguments[0]}.{self._format_hint(extra_arguments[0], words)}", ctx
-            )
+            hint = self._format_hint(extra_arguments[0], words)
+            raise click.UsageError(f"Unexpected argument: {extra_arguments[0]}.{hint}", ctx)
         return extra_arguments
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -172,7 +171,9 @@ class Command(click.Command):
     def _rewrite_single_dash_flag(
         self, ctx: click.Context, word: str, flags: Mapping[str, Flag], following: Iterator[str]
     ) -> list[str]:
-        """Return the words of one flag for click; its value may be the next of `following`. Raises a usage error."""
+        """Return a flag in click's form, for example `["-out=FILE"]` for `--out FILE`. Without `=`, its value is taken
+        from the words `following` it. Raises a usage error.
+        """
         name, equals, value = word[2 if word.startswith("--") else 1 :].partition("=")
         if name in ("help", "h"):
             ctx.meta[_HELP_KEY] = value == "all"  # True: the help lists all commands
@@ -434,9 +435,8 @@ class LazyGroup(click.Group):
         """List the main commands and examples, or all commands by section, without importing them."""
         if self.main_commands and not ctx.meta.get(_HELP_KEY, False):  # without -help=all
             with formatter.section("Main commands"):
-                formatter.write_dl(
-                    [(name, self.table[name].summary) for name in self.main_commands if name in self.table]
-                )
+                main_names = [name for name in self.main_commands if name in self.table]
+                formatter.write_dl([(name, self.table[name].summary) for name in main_names])
             with formatter.section("Examples"):
                 formatter.write_dl(get_command_examples(""), col_max=45)
             formatter.write("\nAll commands: nexusform help all\n")

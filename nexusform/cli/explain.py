@@ -22,7 +22,7 @@ from nexusform.diagnostics.diagnostic import Diagnostic, build_warning, select_e
 from nexusform.diagnostics.phrases import format_count, format_first_items
 from nexusform.placement_kinds.placement_kind import format_location_text
 from nexusform.rendering.report.report_tree import Report, Section
-from nexusform.workflow.object_explanation import VmExplanation
+from nexusform.workflow.object_explanation import Explanations, VmExplanation
 from nexusform.workflow.object_explanation import explain_object as find_explanations
 
 
@@ -72,7 +72,13 @@ def explain(arguments: ExplainArguments) -> int:
         return screen.print_failure(answer.diagnostics, answer.sources)
     for text in texts:
         screen.print_text(text, end="")
-    errors = select_errors(answer.diagnostics)
+    _print_problems(answer, arguments, screen)
+    return 0
+
+
+def _print_problems(answer: Explanations, arguments: ExplainArguments, screen: Screen) -> None:
+    """Print the errors of the plan behind an answer, and the notes of a domain."""
+    errors, domain_answer = select_errors(answer.diagnostics), answer.domain_answer
     if domain_answer.allows_errors:  # the answer is about a configuration with errors: list them all
         screen.print_diagnostics(errors, answer.sources)
     elif errors and arguments.format == "text":  # of the plan: one warning instead of all its errors
@@ -81,7 +87,6 @@ def explain(arguments: ExplainArguments) -> int:
         click.echo(f"Warning: {_build_plan_warning(errors).detail}", err=True)
     if domain_answer.notes and arguments.format == "text":
         screen.print_diagnostics(domain_answer.notes, answer.sources)
-    return 0
 
 
 def _build_plan_warning(errors: Sequence[Diagnostic]) -> Diagnostic:

@@ -77,7 +77,8 @@ def import_(arguments: ImportArguments) -> int:
         return screen.print_failure(problems, project.sources)
     locking, notices = arguments.lock.build_options(), RunCallbacks(on_wait=screen.print_error)
     with begin_run(project, "OperationTypeImport", locking, notices=notices) as run:
-        run.diagnostics += run.check_identities() if run.is_ready else []
+        if run.is_ready:
+            run.diagnostics += run.check_identities()
         reported_count = len(run.diagnostics)  # those added later are printed at the end
         screen.print_diagnostics(run.diagnostics, project.sources)
         if not run.is_ready:  # for example, another run holds the state lock
@@ -85,9 +86,8 @@ def import_(arguments: ImportArguments) -> int:
         object_id = arguments.object_id
         screen.print_text(f'{address}: Importing from ID "{object_id}"...')
         request = build_base_request(project, run.stored)
-        problems = import_object(
-            request, project, run.providers, block, address, object_id, run.stored.list_preserved_lines()
-        )
+        preserved_lines = run.stored.list_preserved_lines()
+        problems = import_object(request, project, run.providers, block, address, object_id, preserved_lines)
     screen.print_diagnostics([*problems, *run.diagnostics[reported_count:]], project.sources)
     if has_errors(problems) or has_errors(run.diagnostics):
         return 1

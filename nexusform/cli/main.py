@@ -177,13 +177,7 @@ def raise_recursion_limit() -> None:
 
 def run_command_line(arguments: Sequence[str]) -> int:
     """Run one command line and return its exit code; problems, interrupts and bugs all end in a message and a code."""
-    # Replace closed streams, stdin first, so that it gets the lowest free descriptor.
-    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        stream = getattr(sys, name)
-        if stream is None:
-            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 - open until the end
-        elif name != "stdin" and isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a character unsupported by the terminal becomes `?`
+    _prepare_streams()
     try:
         code = _run_command(arguments)
         sys.stdout.flush()
@@ -221,6 +215,16 @@ def _is_current_directory_deleted() -> bool:
         return not Path.cwd().exists()
     except FileNotFoundError:
         return True
+
+
+def _prepare_streams() -> None:
+    """Open closed streams (stdin first, to get the lowest free descriptor), and let output have any character."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 - open until the end
+        elif name != "stdin" and isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a character unsupported by the terminal becomes `?`
 
 
 def _run_command(arguments: Sequence[str]) -> int:

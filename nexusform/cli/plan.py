@@ -338,9 +338,8 @@ def _parse_checker_programs(flags: Sequence[str], context: CommandContext) -> di
             raise click.UsageError(f"-check-with={flag} is not valid. Use one of {names}.")
         programs[name] = location
     if context.confinement.root:
-        raise click.UsageError(
-            "-check-with starts programs, so it is not allowed in a sandboxed run. Omit it, or use -confine=false."
-        )
+        reason = "-check-with starts programs, so it is not allowed in a sandboxed run."
+        raise click.UsageError(f"{reason} Omit it, or use -confine=false.")
     return programs
 
 

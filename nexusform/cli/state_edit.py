@@ -106,30 +106,29 @@ def rm(arguments: RemoveArguments) -> int:
 
     screen = Screen()
     objects: list[str] = []  # addresses of objects
-    owners: list[str] = []  # addresses of racks or machines
-    vm_names: list[str] = []  # a VM for each of the owners
+    vms: list[tuple[str, str]] = []  # the address of a rack or machine, and the name of a VM recorded there
     for text in arguments.addresses:
         address, vm_name = split_object_address(text)
         if vm_name:
-            owners.append(address)
-            vm_names.append(vm_name)
+            vms.append((address, vm_name))
         else:
             objects.append(address)
     patterns, problems = parse_patterns(objects)
-    owner_patterns, owner_problems = parse_patterns(owners)
+    owner_patterns, owner_problems = parse_patterns([owner for owner, _ in vms])
     if problems or owner_problems:
         return screen.print_failure([*problems, *owner_problems])
-    change = state_commands.create_remove_change(patterns, list(zip(owner_patterns, vm_names, strict=True)))
+    vms_by_pattern = list(zip(owner_patterns, [name for _, name in vms], strict=True))
+    change = state_commands.create_remove_change(patterns, vms_by_pattern)
     before = _apply_state_change(screen, "state rm", change, arguments)
     if before is None:
         return 1
     removed = state_edits.select_instances(before, patterns) if patterns else []
     verb = "Would remove" if arguments.dry_run else "Removed"
-    for owner, vm_name in zip(owners, vm_names, strict=True):
+    for owner, vm_name in vms:
         screen.print_text(f"{verb} {owner}:{vm_name}")
     for removed_address in removed:
         screen.print_text(f"{verb} {removed_address}")
-    if not arguments.dry_run and (removed or not vm_names):  # not after removing records of VMs only
+    if not arguments.dry_run and (removed or not vms):  # not after removing records of VMs only
         screen.print_text(f"Successfully removed {len(removed)} resource instance(s).")
     return 0
 

@@ -96,8 +96,7 @@ def show(arguments: ShowInstanceArguments) -> int:
     if address is None:
         return screen.print_failure(problems)
     instance = state.instances[address]
-    objects = [] if instance.current is None else [("", instance.current)]
-    objects += sorted(instance.deposed.items())  # pairs of deposed key ("": current) and object
+    objects = instance.all_objects  # pairs of deposed key ("": current) and object
     from nexusform.resource_types.registry import build_registries
 
     type_registries = build_registries()

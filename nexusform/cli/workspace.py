@@ -69,9 +69,8 @@ def new(arguments: NewWorkspaceArguments) -> int:
     if arguments.state and state is None:  # unreadable, as already printed
         return 1
     name, session = arguments.name, StateCommandContext(on_wait=screen.print_text)
-    outcome = workspaces.create_workspace(
-        create_context(), name, arguments.lock.build_options(), state=state, session=session
-    )
+    locking = arguments.lock.build_options()
+    outcome = workspaces.create_workspace(create_context(), name, locking, state=state, session=session)
     if not _print_diagnostics(screen, outcome):
         return 1
     screen.print_text(f'Created and switched to workspace "{name}"!')

@@ -68,9 +68,9 @@ class LiteralTextLine(Struct, frozen=True):
 
 
 def get_text_line(text: object, number: int) -> LiteralTextLine | None:
-    """Return a line of a text; None if it does not exist."""
+    """Return a line of a text with several lines; None for other values and for a line beyond its end."""
     lines = text.split("\n") if isinstance(text, str) else []
-    return LiteralTextLine(number, lines[number - 1]) if 1 <= number <= len(lines) > 1 else None
+    return LiteralTextLine(number, lines[number - 1]) if len(lines) > 1 and 1 <= number <= len(lines) else None
 
 
 class Diagnostic(Struct, frozen=True):
@@ -229,7 +229,7 @@ def build_warning(diagnostic_id: str, detail: str = "", subject: Span | None = N
 
 
 def has_errors(diagnostics: Iterable[Diagnostic | Problem]) -> bool:
-    """Check whether any of them is an error."""
+    """Check whether any of the diagnostics is an error."""
     return any(diagnostic.severity is Severity.ERROR for diagnostic in diagnostics)
 
 

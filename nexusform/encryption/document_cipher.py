@@ -57,8 +57,8 @@ class DocumentCipher:
     def __init__(self, encryption: Encryption, target: EncryptionTarget) -> None:
         self._encryption = encryption
         self._target = target
-        self._writing_keys: dict[MethodName, EncryptionKey] = {}
-        self._reading_keys: dict[tuple[MethodName, str], EncryptionKey] = {}
+        self._writing_keys: dict[MethodName, EncryptionKey] = {}  # by name of the key provider
+        self._reading_keys: dict[tuple[MethodName, str], EncryptionKey] = {}  # by that and the metadata of a document
 
     def check(self) -> None:
         """Raise an EncryptionProblem if no key for encryption is available; the method `unencrypted` needs none."""
@@ -69,14 +69,14 @@ class DocumentCipher:
     def is_current(self, document: bytes) -> bool:
         """Return whether a stored document is encrypted by the configured method (or unencrypted, if configured so)."""
         key_name = self._encryption.methods[self._target.method]
-        if key_name is None:
+        if key_name is None:  # the method `unencrypted`
             return not is_encrypted(document)
         return is_encrypted(document) and _read_header(document).get("keys") == ".".join(key_name)
 
     def encrypt(self, document: bytes, purpose: str) -> bytes:
-        """Encrypt to one line without a line end; the method `unencrypted` keeps it. Raises EncryptionProblem."""
+        """Return the document as one encrypted line, without a line end. Raises EncryptionProblem."""
         key_name = self._encryption.methods[self._target.method]
-        if key_name is None:
+        if key_name is None:  # the method `unencrypted`
             return document
         with require_cryptography("Encryption needs"):
             from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -226,7 +226,7 @@ class EncryptedBackend:
         self.inner.write_merged_state(self._cipher.encrypt(document, STATE), encrypted_records)
 
     def lock(self, info: LockInfo) -> list[str]:
-        """Acquire the lock or raise StateLocked."""
+        """Acquire the lock or raise StateLocked; return warnings."""
         return self.inner.lock(info)
 
     def unlock(self, lock_id: str) -> None:

@@ -54,9 +54,8 @@ def check_signature(signature: Mapping[str, Any] | None, digest: str, key: bytes
         if signature.get("key") != fingerprint:
             raise EncryptionProblem(f"It was signed with the key {signature.get('key')}, but {name} is {fingerprint}.")
         try:
-            public_key.verify(
-                base64.b64decode(str(signature.get("signature")), validate=True), _PURPOSE + digest.encode()
-            )
+            content = base64.b64decode(str(signature.get("signature")), validate=True)
+            public_key.verify(content, _PURPOSE + digest.encode())
         except (InvalidSignature, binascii.Error):
             raise EncryptionProblem("Its signature is invalid: the plan was changed after it was signed.") from None
 
@@ -106,10 +105,8 @@ def _load_private_key(text: bytes, name: str) -> Ed25519PrivateKey:
     if b"-----BEGIN PUBLIC KEY-----" in text:
         raise EncryptionProblem(f"{name} is a public key. Use the private key.")
     if b"ENCRYPTED" in text:
-        raise EncryptionProblem(
-            f"{name} is protected by a passphrase. Remove it (openssl pkey -in {name}), and let only the "
-            "job read the file."
-        )
+        remedy = f"Remove it (openssl pkey -in {name}), and let only the job read the file."
+        raise EncryptionProblem(f"{name} is protected by a passphrase. {remedy}")
     try:
         key = load_pem_private_key(text, password=None)
     except (ValueError, TypeError, UnsupportedAlgorithm):
@@ -127,15 +124,13 @@ def _load_public_key(text: bytes, name: str) -> Ed25519PublicKey:
 
     command = f"openssl pkey -in {name} -pubout"
     if b"PRIVATE KEY-----" in text:
-        raise EncryptionProblem(
-            f"{name} is a private key; only the signer should have it. Print its public key: {command}."
-        )
+        remedy = f"Print its public key: {command}."
+        raise EncryptionProblem(f"{name} is a private key; only the signer should have it. {remedy}")
     try:
         key = load_pem_public_key(text)
     except (ValueError, TypeError, UnsupportedAlgorithm):
-        raise EncryptionProblem(
-            f"{name} {_describe_invalid_key(text)} Print a public key: openssl pkey -in KEYFILE -pubout."
-        ) from None
+        remedy = "Print a public key: openssl pkey -in KEYFILE -pubout."
+        raise EncryptionProblem(f"{name} {_describe_invalid_key(text)} {remedy}") from None
     if not isinstance(key, Ed25519PublicKey):
         raise EncryptionProblem(f"{name} is not an Ed25519 key. Create one: {_MAKE_KEY}.")
     return key

@@ -171,9 +171,8 @@ def _read_response_content(response: Response) -> ApiResponse:
     for part in _decompress_response_chunks(response):
         limit.count(len(part))
         parts.append(part)
-    return ApiResponse(
-        response.status_code, {key.lower(): value for key, value in response.headers.items()}, b"".join(parts)
-    )
+    headers = {name.lower(): value for name, value in response.headers.items()}
+    return ApiResponse(response.status_code, headers, b"".join(parts))
 
 
 def _decompress_response_chunks(response: Response) -> Iterator[bytes]:
@@ -243,7 +242,7 @@ def describe_connection_error(problem: Exception) -> str:
                 return message
         if first_line.startswith(("Server disconnected", "peer closed connection")):
             return _CONNECTION_LOST
-    return _PYTHON_MARKS.sub("", first_line)
+    return _PYTHON_MARKS.sub("", first_line)  # without codes of Python and OpenSSL
 
 
 def _iterate_exception_causes(problem: BaseException) -> Iterator[BaseException]:

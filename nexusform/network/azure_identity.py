@@ -76,9 +76,8 @@ def _read_oidc_token(settings: Mapping[str, Any]) -> str:
     url = read_variable("ACTIONS_ID_TOKEN_REQUEST_URL")
     bearer = read_variable("ACTIONS_ID_TOKEN_REQUEST_TOKEN")
     if not url or not bearer:
-        raise BackendProblem(
-            "use_oidc needs oidc_token, oidc_token_file_path, or a GitHub job with the permission `id-token: write`."
-        )
+        sources = "oidc_token, oidc_token_file_path, or a GitHub job with the permission `id-token: write`"
+        raise BackendProblem(f"use_oidc needs {sources}.")
     return _request_token(url, bearer)
 
 

@@ -62,7 +62,7 @@ class PageLimits:
 
     def __init__(self, seconds: float = 0.0) -> None:
         self._reading = ReadByteLimit(MAX_ANSWER_BYTES)
-        self._tokens: set[str] = set()
+        self._tokens: set[str] = set()  # of the pages so far, to detect a loop
         self._ends_at = time.monotonic() + (seconds or read_deadline())  # 0: the limit of one operation
 
     def add_page(self, size: int, token: str) -> str:

@@ -97,7 +97,7 @@ def _build_block_check(block: NestedBlock) -> _Check:
             return body
         case Nesting.LIST:
             return partial(_check_list, body)
-    return partial(_check_map, body, True)
+    return partial(_check_map, body, True)  # True: a null block is invalid
 
 
 @lru_cache(maxsize=1024)

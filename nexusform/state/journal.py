@@ -328,12 +328,14 @@ def _parse_instance(members: _InstanceMembers) -> InstanceState:
 
 
 def _parse_object(members: _Members) -> ObjectState:
+    """Parse an object from its JSON members. Raises ValidationError."""
     if not check_members(members, OBJECT_RULES, path=(), problems=[]):
         raise ValidationError("no object of a state")
     return parse_object(members)
 
 
 def _parse_output(members: _Members) -> OutputState:
+    """Parse an output from its JSON members. Raises ValidationError."""
     output = parse_output(members, path=(), problems=[])
     if output is None:
         raise ValidationError("no output of a state")

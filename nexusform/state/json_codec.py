@@ -38,9 +38,7 @@ _BLANKS: Final = re.compile(r"[ \t\r\n]*")
 
 
 class JsonProblem(Exception):
-    """Text that is not JSON. `offset` counts characters of the text from 0; the message is a clause without a full
-    stop.
-    """
+    """Text that is not JSON. `offset` counts its characters from 0; the message is a clause without a full stop."""
 
     def __init__(self, message: str, offset: int) -> None:
         super().__init__(message)
@@ -70,7 +68,7 @@ def parse_json(data: bytes) -> Any:
 
 
 def _has_long_digit_runs(data: bytes) -> bool:
-    """Check for runs of digits that may exceed a float."""
+    """Return whether a number may be too long for orjson: it has a run of digits as long as _LONG_RUN."""
     tail = b""
     for chunk in _split_chunks(data):
         digits = tail + chunk.translate(_DIGITS, b".")  # 0 for each digit, a blank for any other byte, no points

@@ -124,7 +124,7 @@ def describe_json_kind(value: Any) -> str:
 
 
 def build_object_members(object_state: ObjectState) -> dict[str, Any]:
-    """Build the members of an object's JSON form; those rarely different from their default are omitted if equal."""
+    """Build the members of an object's JSON form. Members mostly equal to their default are omitted then."""
     members: dict[str, Any] = {"status": "tainted"} if object_state.tainted else {}
     members["creation"] = object_state.creation
     members["provider"] = object_state.provider

@@ -74,7 +74,7 @@ def iterate_current_objects(instances: Mapping[Address, InstanceState]) -> Itera
 
 
 def replace_note_entry(note: Mapping[str, Any] | None, key: str, value: Collection[Any]) -> dict[str, Any] | None:
-    """Return the private data `note` with the entry `key` last, without it for an empty value; None without any."""
+    """Return the private data `note` with `key` as its last entry; an empty value removes it. None means no data."""
     entries = dict(get_mapping(note))  # state may have been edited
     entries.pop(key, None)
     if value:

@@ -265,7 +265,7 @@ class _StateReader:
         self._modules: dict[str, ModulePath] = {}
         self._objects: dict[Address, ObjectState] = {}
         self._deposed: dict[Address, dict[str, ObjectState]] = {}
-        self._highest = 0
+        self._highest = 0  # creation number
 
     def read_state(self, document: dict[str, Any]) -> State | None:
         """Return the whole state; None if there are errors (then in `problems`)."""
@@ -313,18 +313,15 @@ class _StateReader:
         is_valid = is_valid and module is not None
         instances_path = (*path, "instances")
         for index, instance in enumerate(entry["instances"]):
-            if (
-                not object_codec.check_members(instance, _INSTANCE_RULES, (*instances_path, index), self.problems)
-                or not is_valid
-            ):
+            instance_path = (*instances_path, index)
+            has_valid_members = object_codec.check_members(instance, _INSTANCE_RULES, instance_path, self.problems)
+            if not has_valid_members or not is_valid:
                 continue  # reported; without a valid resource there is no address
             address = Address(module or (), entry["mode"], entry["type"], entry["name"], instance.get("index_key"))
-            self._add_object(address, instance, (*instances_path, index))
+            self._add_object(address, instance, instance_path)
 
     def _add_object(self, address: Address, entry: dict[str, Any], path: Path) -> None:
-        """Add an object of an address: deposed if the entry has a key for it, else current. Report invalid attributes
-        and duplicates.
-        """
+        """Add the object of an entry: deposed if it has a deposed key, else current. Report errors and duplicates."""
         object_state = object_codec.parse_object(entry)
         schema = self._schemas.get(address.type) if address.mode == "managed" else None
         if schema is not None:

@@ -68,8 +68,8 @@ class UnfinishedApply(Struct, frozen=True):
 
     def build_records(self) -> list[journal.Record]:
         """Build the journal records of the same unfinished apply."""
-        under_way = tuple(sorted(self.running_operations.items()))
-        return [*self.parts, journal.ApplyProgress(tuple(sorted(self.completed_steps)), self.has_ended, under_way)]
+        operations = tuple(sorted(self.running_operations.items()))
+        return [*self.parts, journal.ApplyProgress(tuple(sorted(self.completed_steps)), self.has_ended, operations)]
 
     def encode_lines(self) -> list[bytes]:
         """Encode the records as lines of a journal."""
@@ -112,7 +112,7 @@ class _ApplyTracker(Struct):
         self.has_started = True  # completed steps imply that it was started
 
     def complete_step(self, step: int) -> None:
-        """Mark a step as completed, without a running operation; an ended apply has then been resumed."""
+        """Mark a step as completed and forget its operation. An apply with the mark of its end was then resumed."""
         self.completed_steps.add(step)
         self.running_operations.pop(step, None)
         self.has_ended = False
@@ -149,7 +149,7 @@ class StateDraft:
         self._outputs: Mapping[str, OutputState] = base.outputs
         self._check_results: tuple[Mapping[str, Any], ...] = base.check_results
         self._last_creation = base.last_creation
-        self._open: dict[tuple[Address, int], journal.OpenStepIntent] = {}
+        self._open: dict[tuple[Address, int], journal.OpenStepIntent] = {}  # by address and creation number
 
     def get_instance(self, address: Address) -> InstanceState | None:
         """Return the current instance at an address."""

@@ -80,8 +80,8 @@ def _compute_moved_address(address: Address, source: AddressPattern, target: Add
 
 
 def _rename_module_steps(actual: ModulePath, source: ModulePath, target: ModulePath) -> ModulePath:
-    """Return the steps of `target` for `actual` steps in `source`; a step without a key in both keeps the key."""
-    if len(source) != len(target):
+    """Rename the `actual` module path, matched by `source`, to `target`. A step without a key in both keeps its key."""
+    if len(source) != len(target):  # the steps do not correspond, so no key is kept
         return target
     return tuple(
         ModulePathStep(

@@ -95,7 +95,7 @@ def open_console(context: CommandContext) -> ConsoleOpening:
         now=read_clock(context.environment),
         workspace=context.workspace,
         working_directory=context.working_directory,
-        is_applying=True,
+        is_applying=True,  # so timestamp() and uuid() have values
         read_state=RemoteStateReader(context, configuration.settings).read,
         query=ServerResponseCache(context).query,
     )
@@ -110,7 +110,7 @@ class ExpressionConsole:
         self._sources = sources
 
     def evaluate(self, text: str) -> ConsoleEvaluation:
-        """Evaluate one expression; the text is None after an error."""
+        """Evaluate one expression. The text of its value is None after an error."""
         source = SourceFile(INPUT, text)
         expression, problems = parse_expression(source)
         result_text = None  # as after a syntax error
@@ -123,19 +123,21 @@ class ExpressionConsole:
         source = SourceFile(INPUT, text)
         sources = {**self._sources, INPUT: source}
         expression, problems = parse_expression(source)
-        if expression is None or has_errors(problems := self._check_references(expression)):
+        if expression is not None:
+            problems = self._check_references(expression)
+        if expression is None or has_errors(problems):
             return ExpressionExplanation(tree=None, diagnostics=tuple(problems), sources=sources)
         tree, problems = ValueOriginTracer(self._create_evaluation(), sources, INPUT).trace_expression(expression)
         return ExpressionExplanation(tree, tuple(problems), sources)
 
     def _evaluate_text(self, expression: Expression) -> tuple[str | None, list[Diagnostic]]:
-        """Return the printed value of an expression, or for `type(X)` the type of X; None after an error."""
+        """Return the value of an expression as text, or the type of X for `type(X)`; None after an error."""
         type_argument = _find_type_argument(expression)
         if type_argument is None:
             value, problems = self._evaluate_value(expression)
             return (None if has_errors(problems) else render_value(value)), problems
         if _find_type_argument(type_argument) is not None:
-            return "type", []  # of `type(type(X))`
+            return "type", []  # a type is itself of the type `type`
         value, problems = self._evaluate_value(type_argument)
         return (None if has_errors(problems) else render_type(value.type)), problems
 
@@ -154,13 +156,13 @@ class ExpressionConsole:
         return check_expression(expression, root, schemas["managed"], schemas["data"])
 
     def _create_evaluation(self) -> StateEvaluation:
-        """Create a new evaluation for each expression, so errors leave no traces. It adds the function `type`."""
+        """Create an evaluation with the function `type`. Each expression needs its own, since one keeps its errors."""
         evaluation = build_state_evaluation(self._request)
-        list_base_functions = evaluation.settings.functions
+        build_base_functions = evaluation.settings.functions
         evaluation.settings = replace(
             evaluation.settings,
-            functions=lambda: {**list_base_functions(), _TYPE_FUNCTION.name: _TYPE_FUNCTION},
-            is_applying=False,
+            functions=lambda: {**build_base_functions(), _TYPE_FUNCTION.name: _TYPE_FUNCTION},
+            is_applying=False,  # the value of `nexusform.applying`
             validates_variables=False,
         )
         return evaluation
@@ -206,7 +208,7 @@ _TYPE_FUNCTION: Final = Function(
 
 
 def is_unfinished(text: str) -> bool:
-    """Return whether brackets or a heredoc are still open, so the console reads another line."""
+    """Return whether the text has an open bracket or heredoc, so the console reads another line."""
     tokens = scan_text(text if text.endswith("\n") else text + "\n")
     if QUOTED_NEWLINE in tokens.kinds:
         return False  # a syntax error, not completed by another line

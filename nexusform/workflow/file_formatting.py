@@ -87,8 +87,8 @@ def format_paths(
     result = FormattingResult()
     for path in _list_files(paths, result.problems, recursive=recursive):
         formatted = result.format_file(path, confinement)
-        if formatted is None or not formatted.is_changed or not write:  # the result has the problems
-            continue
+        if formatted is None or not formatted.is_changed or not write:
+            continue  # None after an error, already added to the result
         try:
             write_file_atomically(Path(path).resolve(), formatted.text.encode(), 0o644)  # a link stays a link
         except OSError as problem:

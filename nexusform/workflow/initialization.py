@@ -58,7 +58,7 @@ class InitResult(Struct, frozen=True):
 
 
 def init_directory(context: CommandContext, options: InitOptions) -> InitResult:
-    """Check the configuration, then open its backend, migrate its state if requested, and record the choice."""
+    """Check the configuration and open its backend. Migrate the state if requested; record the backend as chosen."""
     configuration, problems = load_project_configuration(context)
     sources = configuration.files
     if has_errors(problems):
@@ -100,7 +100,7 @@ def _prepare_backend(
         return [], problems
     lines: list[str] = []
     old_choice = saved_choice or _find_default_choice(context, settings, choice, backend)
-    if old_choice is not None and old_choice != choice and not options.reconfigure:
+    if old_choice is not None and old_choice != choice and not options.reconfigure:  # its state must not get lost
         if options.migrate:  # -migrate-state
             migration_lines, new_problems = _migrate_workspaces(context, settings, old_choice, backend, options)
             problems += new_problems
@@ -118,7 +118,7 @@ def _prepare_backend(
     try:
         if choice != DEFAULT_CHOICE or saved_choice is not None:  # the default needs no record
             save_backend_choice(choice, context.data_directory)
-        get_migration_path(context.data_directory).unlink(missing_ok=True)  # marks a running migration
+        get_migration_path(context.data_directory).unlink(missing_ok=True)  # the marker of a running migration
     except OSError as problem:
         return [], [*problems, _build_write_error(context, problem)]
     return [*lines, contents], problems
@@ -142,11 +142,11 @@ def _open_backend(
 def _find_default_choice(
     context: CommandContext, settings: Settings, choice: BackendChoice, chosen: StateBackend
 ) -> BackendChoice | None:
-    """Return the default choice if its backend has a state at another place than the chosen one, else None."""
+    """Return the choice without a `backend` block if it has a state at another location than `chosen`, else None."""
     if choice == DEFAULT_CHOICE:
         return None
     backend, _ = _open_backend(DEFAULT_CHOICE, context, settings)
-    if backend is None or chosen.describe() == backend.describe():  # the same location by other settings
+    if backend is None or chosen.describe() == backend.describe():  # other settings may name the same location
         return None
     try:
         return DEFAULT_CHOICE if backend.read() is not None else None
@@ -160,13 +160,13 @@ def _has_any_state(choice: BackendChoice, context: CommandContext, settings: Set
     if backend is None:
         return True  # assume a state, to lose none
     try:
-        workspace_backends = list(map(backend.select_workspace, backend.list_workspaces()))
-        return any(
-            workspace_backend.read() is not None or workspace_backend.read_journal()
-            for workspace_backend in workspace_backends
-        )
+        for name in backend.list_workspaces():
+            workspace_backend = backend.select_workspace(name)
+            if workspace_backend.read() is not None or workspace_backend.read_journal():
+                return True
     except BackendProblem:
         return True
+    return False
 
 
 def _describe_backend(choice: BackendChoice, backend: StateBackend, workspace: str) -> tuple[str, list[Diagnostic]]:
@@ -180,7 +180,7 @@ def _describe_backend(choice: BackendChoice, backend: StateBackend, workspace: s
         return "", problems
     state = stored.state
     content_text = "no state yet"
-    if state.lineage:  # as of every state that was written
+    if state.lineage:  # every written state has one
         content_text = f"serial {state.serial}, {format_count(len(state.instances), 'object')}"
     line = f'Backend "{choice.kind}": {workspace_backend.describe()} (workspace "{workspace}", {content_text}).'
     return line, problems
@@ -209,7 +209,7 @@ def _check_saved_flags(settings: Settings, saved_choice: BackendChoice, context:
     different_names: list[str] = []
     for name in saved_choice.from_flags:
         saved_value = saved_choice.settings.get(name)
-        if block_choice.settings.get(name, saved_value) != saved_value:
+        if block_choice.settings.get(name, saved_value) != saved_value:  # the block sets it, too
             different_names.append(f'"{name}"')
     if not different_names:
         return []
@@ -250,9 +250,7 @@ def _migrate_workspaces(
 def _migrate_workspace(
     context: CommandContext, source: StateBackend, target: StateBackend, name: str, options: InitOptions
 ) -> tuple[str, list[Diagnostic]]:
-    """Copy the state of one workspace to the new backend, under the locks of both. Return a line about it. The line is
-    "" if the workspace has no state, and with errors.
-    """
+    """Lock a workspace in both backends and copy its state to the new one (`target`); see `_copy_locked_state`."""
     problems: list[Diagnostic] = []
     # Without a saved choice, other commands need the settings of the new backend as flags.
     environment_prefix = "" if name == DEFAULT_WORKSPACE else f"NF_WORKSPACE={shlex.quote(name)} "
@@ -276,28 +274,36 @@ def _migrate_workspace(
                 exit_stack.callback(lock.release)
         if has_errors(problems):  # a lock is held by another run
             return "", problems
-        stored, new_problems = read_stored_state(source, checks_objects=False)
-        target_stored, target_problems = read_stored_state(target, checks_objects=False)
-        problems += [*new_problems, *target_problems]
-        if stored is None or target_stored is None or not stored.state.lineage:  # unreadable, or nothing to copy
-            return "", problems
-        if stored.open_intents:
-            unfinished_error = build_error(
-                "unresolved-interrupted-apply",
-                f'An apply in the workspace "{name}" was interrupted. Restore the previous backend settings, run '
-                "`nexusform apply -resume`, then migrate.",
-            )
-            return "", [*problems, unfinished_error]
-        rejection = _check_target_state(stored.state, target_stored.state, name, target)
-        if rejection is not None and not options.force_copy:
-            return "", [*problems, rejection]
-        try:
-            mark = get_migration_path(context.data_directory)  # makes other commands report an interrupted migration
-            mark.parent.mkdir(parents=True, exist_ok=True)
-            write_file_atomically(mark, b"", PRIVATE)
-        except OSError as problem:
-            return "", [*problems, _build_write_error(context, problem)]
-        target.write_merged_state(state_codec.encode_state(stored.state), stored.list_preserved_lines())
+        line, new_problems = _copy_locked_state(context, source, target, name, force_copy=options.force_copy)
+    return line, [*problems, *new_problems]
+
+
+def _copy_locked_state(
+    context: CommandContext, source: StateBackend, target: StateBackend, name: str, *, force_copy: bool
+) -> tuple[str, list[Diagnostic]]:
+    """Copy the state of a workspace; return a line about it. The line is "" with errors, or without a state."""
+    stored, problems = read_stored_state(source, checks_objects=False)
+    target_stored, target_problems = read_stored_state(target, checks_objects=False)
+    problems += target_problems
+    if stored is None or target_stored is None or not stored.state.lineage:  # unreadable, or nothing to copy
+        return "", problems
+    if stored.open_intents:
+        unfinished_error = build_error(
+            "unresolved-interrupted-apply",
+            f'An apply in the workspace "{name}" was interrupted. Restore the previous backend settings, run '
+            "`nexusform apply -resume`, then migrate.",
+        )
+        return "", [*problems, unfinished_error]
+    rejection = _check_target_state(stored.state, target_stored.state, name, target)
+    if rejection is not None and not force_copy:
+        return "", [*problems, rejection]
+    try:
+        mark = get_migration_path(context.data_directory)  # makes other commands report an interrupted migration
+        mark.parent.mkdir(parents=True, exist_ok=True)
+        write_file_atomically(mark, b"", PRIVATE)
+    except OSError as problem:
+        return "", [*problems, _build_write_error(context, problem)]
+    target.write_merged_state(state_codec.encode_state(stored.state), stored.list_preserved_lines())
     return f'Migrated the state of workspace "{name}" to {target.describe()}.', problems
 
 
@@ -313,7 +319,7 @@ def _check_target_state(source: State, target_state: State, name: str, target: S
 
 
 def _build_backend_changed_error(old_choice: BackendChoice, choice: BackendChoice) -> Diagnostic:
-    """Build the error for another backend without -migrate-state or -reconfigure, to lose no state."""
+    """Build the error for another backend than before: its use needs -migrate-state or -reconfigure."""
     change_text = "its settings changed"
     if old_choice.kind != choice.kind:
         change_text = f'from "{old_choice.kind}" to "{choice.kind}"'
@@ -366,8 +372,8 @@ _TEXTS: Final = {"main.nf.hcl": _CONFIGURATION, ".gitignore": _GITIGNORE}
 
 
 def find_missing_files(directory: str) -> tuple[str, ...]:
-    """Return the files to offer: main.nf.hcl if there is no configuration; .gitignore then, or in a git work tree. A
-    file that exists is never offered.
+    """Return the names of the files to offer for creation, without existing ones. main.nf.hcl is offered if there is no
+    configuration. .gitignore is offered with it, or in a git work tree.
     """
     names = list_directory(directory)
     missing_names = () if ".gitignore" in names else (".gitignore",)

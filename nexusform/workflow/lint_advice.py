@@ -56,7 +56,7 @@ def find_advice(context: CommandContext, plan_path: str = "") -> LintAdvice:
     result = make_plan(request)
     if result.plan.errored:
         return LintAdvice(diagnostics=_select_diagnostics_if_errors(result.plan.diagnostics), sources=opened.sources)
-    complete_plan = add_site_capacity(result, opened.project.registries).plan
+    complete_plan = add_site_capacity(result, opened.project.registries).plan  # with warnings about sites
     plan_findings = (problem for problem in complete_plan.diagnostics if problem.id in _PLAN_FINDING_IDS)
     findings = (*plan_findings, *lint_plan(result, opened.project.configuration, everything=True))
     origin = f"state serial {stored.state.serial}" if stored.state.lineage else "nothing applied yet"

@@ -82,7 +82,7 @@ class Explanations(Struct, frozen=True):
 
 
 def explain_object(context: CommandContext, address: str, name: str, plan_path: str = "") -> Explanations:
-    """Explain the placement of `name` at a resource address; with "", `address` may be an object's name instead."""
+    """Explain the placement of `name` at a resource address. With name "", `address` may be the name of an object."""
     try:
         pattern = parse_pattern(address)
     except AddressProblem as problem:
@@ -96,7 +96,7 @@ def explain_object(context: CommandContext, address: str, name: str, plan_path: 
         return Explanations(diagnostics=tuple(problems), sources=sources)
     explainer = _EXPLAINERS.get(pattern.type)
     domain_answer = explainer(request, pattern, name) if explainer is not None else None
-    if domain_answer is not None:
+    if domain_answer is not None:  # not an object with VMs: its domain explains it
         answer = Explanations(domain_answer=domain_answer, diagnostics=tuple(domain_answer.diagnostics))
     else:
         answer = _ExplanationQuery(request, pattern, name).explain()
@@ -171,29 +171,22 @@ class _ExplanationQuery(Struct, frozen=True):
         errors = tuple(select_errors(planned.diagnostics))
         if not names:  # no VM at the address
             return Explanations(diagnostics=(*errors, self._build_nothing_to_explain_error(planned)))
-        # A name of no VM is that of a pool; "" lists all pools, unless there is a single VM.
-        if self.name not in {*names, *names_by_platform_name} and (self.name or len(names) > 1):
+        is_vm_name = self.name in {*names, *names_by_platform_name}
+        if not is_vm_name and (self.name or len(names) > 1):  # perhaps the name of a pool, or "" for all pools
             pools = explain_pools(planned, self.request.state, self.pattern, self.name)
             if pools or not self.name:
                 return Explanations(pools=pools, objects=names, diagnostics=errors)
-        name = names_by_platform_name.get(self.name, self.name) or names[0]
+        name = names_by_platform_name.get(self.name, self.name) or names[0]  # for "" the only VM
         if name not in names:
             suggestion = suggest_name(name, [*names, *names_by_platform_name])
-            return Explanations(
-                diagnostics=(build_error("no-such-object", f'{self.pattern} has no object "{name}".{suggestion}'),)
-            )
+            error = build_error("no-such-object", f'{self.pattern} has no object "{name}".{suggestion}')
+            return Explanations(diagnostics=(error,))
         is_unplaceable = any(name in vms.list_failed_names() for vms in planned.objects.values())
-        reasons = self._explain_vm(
-            self._plan_with_explanation(self.request, planned.objects, name, includes_remedies=is_unplaceable), name
-        )
+        replanned = self._plan_with_explanation(self.request, planned.objects, name, includes_remedies=is_unplaceable)
+        reasons = self._explain_vm(replanned, name)
         if reasons:  # the plan places it
             return Explanations(tuple(reasons), diagnostics=errors)
-        removals = tuple(
-            row
-            for row in planned.plan.placements
-            if (row.kind, row.action, row.object) == (VM, PlacementAction.REMOVE, name)
-            and self.pattern.is_match(row.address)
-        )
+        removals = self._list_removals(planned, name)
         if removals:
             return Explanations(removals=removals, diagnostics=errors)
         reasons = self._plan_existing_again(current_vms, name)
@@ -202,10 +195,16 @@ class _ExplanationQuery(Struct, frozen=True):
             errors = (*errors, build_error("nothing-to-explain", detail))
         return Explanations(tuple(reasons), diagnostics=errors)
 
+    def _list_removals(self, planned: PlanResult, name: str) -> tuple[PlacementChange, ...]:
+        """Return the rows of the plan for removed VMs of this name, at addresses matching the pattern."""
+        rows = planned.plan.placements
+        vm_removals = [row for row in rows if row.kind == VM and row.action is PlacementAction.REMOVE]
+        return tuple(row for row in vm_removals if row.object == name and self.pattern.is_match(row.address))
+
     def _plan_with_explanation(
         self, request: PlanRequest, addresses: Iterable[Address], name: str, *, includes_remedies: bool = False
     ) -> PlanResult:
-        """Plan again and record the explanation of VM `name` at those of the addresses in the pattern."""
+        """Plan again, and record explanations of the VM `name` at each of the addresses matching the pattern."""
         explained_vms = tuple((str(address), name) for address in addresses if self.pattern.is_match(address))
         return make_plan(replace(request, explain=explained_vms, includes_remedies=includes_remedies, lint=False))
 
@@ -240,7 +239,7 @@ class _ExplanationQuery(Struct, frozen=True):
         rows = {(row.address, row.object): row for row in planned.plan.placements}
         if not planned.explanations:  # requested only for this VM, by _plan_with_explanation
             return []
-        objects = list_planned_objects(planned.plan, self.request.state)
+        objects = list_planned_objects(planned.plan, self.request.state)  # as after an apply of the plan
         snapshot = build_snapshot(objects, self.request.registries, planned.plan.catalogue)
         explanations = []
         for explained_vm in planned.explanations:
@@ -300,7 +299,7 @@ class _ExplanationQuery(Struct, frozen=True):
             *map(str, self.request.state.instances),
             *(str(block.address) for block in self.request.configuration.root.resources.values()),
         ]
-        suggestion = "" if str(self.pattern) in known else suggest_name(str(self.pattern), known)
+        suggestion = "" if str(self.pattern) in known else suggest_name(str(self.pattern), known)  # for a wrong address
         detail = f"Neither the state nor the plan has placements at {self.pattern}.{suggestion}"
         return build_error("nothing-to-explain", detail)
 

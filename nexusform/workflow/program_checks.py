@@ -39,7 +39,7 @@ CHECKERS: Final[Mapping[str, Checker]] = LazyTable(collect_object_references("ch
 
 
 def add_program_checks(result: PlanResult, programs: Mapping[str, str], directory: str) -> Plan:
-    """Return the plan with check results. `programs` are locations by name; deviating decisions go to `directory`."""
+    """Check a plan by `programs` (name to location). Return it with the results; write differences to `directory`."""
     plan = result.plan
     if plan.errored:
         return plan

@@ -30,7 +30,8 @@ from nexusform.files.regular_files import PRIVATE, OutsideConfinement, read_regu
 from nexusform.interfaces.plugins import FileProblem
 from nexusform.interfaces.state_storage import BackendProblem, StateBackend
 from nexusform.json_data.plain_data import convert_to_plain
-from nexusform.language.syntax.syntax_nodes import Expression
+from nexusform.language.syntax.syntax_nodes import Block, Expression
+from nexusform.schemas.block_schema import BlockSchema
 from nexusform.schemas.value_types import BOOL, Type
 from nexusform.workflow.opening.command_context import CommandContext
 from nexusform.workflow.opening.system_io import ConfinedFileAccess
@@ -102,12 +103,12 @@ def _check_interrupted_migration(context: CommandContext) -> Diagnostic | None:
 
 
 def _is_relevant_record(context: CommandContext, path: Path) -> bool:
-    """Return whether a file of `init` exists and is used: not with -backend-config, nor in an untrusted directory."""
+    """Return whether a file of `init` exists and is used: not with -backend-config or in an untrusted directory."""
     return context.is_data_directory_trusted and not context.backend_config and os.path.lexists(path)
 
 
 def _check_unreadable_choice(context: CommandContext) -> Diagnostic | None:
-    """Return an error if there is a record of `init`, since it could not be loaded."""
+    """Return an error if the record of `init` exists, although loading it (before this call) failed."""
     choice_path = Path(context.data_directory, _CHOICE_FILE)
     if not _is_relevant_record(context, choice_path):
         return None
@@ -119,8 +120,8 @@ def _check_unreadable_choice(context: CommandContext) -> Diagnostic | None:
 
 
 def _check_default_backend(choice: BackendChoice, settings: Settings, context: CommandContext) -> Diagnostic | None:
-    """Return an error if init never ran, and the default backend has objects to be created again in the chosen one. The
-    objects of a state that the chosen backend lacks would look new to a plan.
+    """Return an error if init never ran, and the default backend (elsewhere than the chosen one) has objects. A plan
+    with the chosen backend would create them again.
     """
     is_named_by_flags = context.backend_config or context.state_path
     if choice == DEFAULT_CHOICE or is_named_by_flags:
@@ -184,21 +185,12 @@ def read_configured_choice(
     values: dict[str, Any] = {}
     problems: list[Diagnostic] = []
     if block is not None:
-        # -backend-config may set what is missing in the block, so no attribute of the block is required.
-        optional_attributes = {
-            name: replace(attribute, required=False, optional=True)
-            for name, attribute in backend.schema.attributes.items()
-        }
-        schema = replace(backend.schema, attributes=optional_attributes)
-        body, misplaced = build_prepared_body(block.body, schema, block.header_span)
-        evaluated, _, invalid = body.evaluate(EMPTY_SCOPE)
-        problems += [*misplaced, *invalid]
-        values.update(evaluated)
+        values, problems = _evaluate_backend_block(block, backend.schema)
         rejection = explain_rejected_settings(kind, values, context, from_flags)
         if rejection:
             detail = f"{rejection} Set it with -backend-config=NAME=VALUE."
             problems.append(build_error("remote-address-not-allowed", detail, block.header_span))
-    for name, text in from_flags.items():
+    for name, text in from_flags.items():  # they replace settings of the block
         if name not in backend.schema.attributes:
             suggestion = suggest_name(name, backend.schema.attributes)
             problems.append(
@@ -219,12 +211,24 @@ def read_configured_choice(
     return (None if has_errors(problems) else BackendChoice(kind, settings_values, dict(from_flags))), problems
 
 
+def _evaluate_backend_block(block: Block, schema: BlockSchema) -> tuple[dict[str, Any], list[Diagnostic]]:
+    """Evaluate the arguments of a `backend` block. None is required here: -backend-config may set a missing one."""
+    optional_attributes = {
+        name: replace(attribute, required=False, optional=True) for name, attribute in schema.attributes.items()
+    }
+    schema = replace(schema, attributes=optional_attributes)
+    body, misplaced = build_prepared_body(block.body, schema, block.header_span)
+    values, _, invalid = body.evaluate(EMPTY_SCOPE)
+    return dict(values), [*misplaced, *invalid]
+
+
 def explain_rejected_settings(
     kind: str, values: Mapping[str, Any], context: CommandContext, from_flags: Mapping[str, str] = NO_FLAGS
 ) -> str:
-    """Explain why a sandboxed run must not use settings of a backend, except those of `from_flags`; "" if it may.
-    Settings come from an untrusted configuration: they could send the state to another server. Accepted are those that
-    the operator typed, and those of an address if -allow-remote covers all addresses.
+    """Explain why a sandboxed run rejects settings of a backend; "" if it accepts them all.
+
+    An untrusted configuration could send the state to another server by its settings. Accepted are settings typed by
+    the operator (`from_flags`), and address settings if -allow-remote covers all addresses.
     """
     if kind in _LOCAL_KINDS or not context.confinement.root:  # the confinement itself limits paths
         return ""
@@ -277,13 +281,14 @@ def open_chosen_backend(
         directories = Directories(context.directory, context.data_directory, confinement, max_bytes)
         definition = BACKENDS[choice.kind]
         warning = definition.explain_unverified_server(choice.settings)
-        span = None if definition.unverified_setting in choice.from_flags else _get_block_span(settings)
+        is_set_by_flag = definition.unverified_setting in choice.from_flags
+        span = None if is_set_by_flag else _get_block_span(settings)
         warnings = [build_warning("unverified-server", warning, span)] if warning else []
         return definition.open_backend(choice.settings, directories), warnings
     except BackendProblem as problem:
         is_path_of_block = path is None and "path" in choice.settings
-        is_outside = is_path_of_block and isinstance(problem.__context__, OutsideConfinement)
-        remedy = " Set it with -backend-config=path=PATH." if is_outside else ""
+        is_outside = isinstance(problem.__context__, OutsideConfinement)  # the error behind this one
+        remedy = " Set it with -backend-config=path=PATH." if is_path_of_block and is_outside else ""
         return None, [build_error("backend-open-failed", f"{problem}{remedy}")]
 
 
@@ -320,7 +325,7 @@ def parse_backend_flags(context: CommandContext, kind: str) -> tuple[dict[str, s
 def _check_untrusted_settings(
     path: str, values: Mapping[str, str], kind: str, context: CommandContext
 ) -> list[Diagnostic]:
-    """Return an error if a file of the work tree sets more than the location of the state inside its backend."""
+    """Return an error if a -backend-config file of the work tree sets more than the state's location in its backend."""
     restricted = {name: value for name, value in values.items() if name not in _STATE_LOCATION_SETTINGS}
     # Unknown kinds are reported later.
     rejection = explain_rejected_settings(kind, restricted, context) if kind in BACKENDS else ""
@@ -341,7 +346,8 @@ def _add_backend_setting(name: str, expression: str | Expression, values: dict[s
         return []
     value, problems = evaluate_constant(expression)
     if not has_errors(problems):
-        values[name] = str(convert_to_plain(value)[0])
+        plain_value, _ = convert_to_plain(value)
+        values[name] = str(plain_value)
     return problems
 
 
@@ -366,7 +372,7 @@ def save_backend_choice(choice: BackendChoice, data_directory: str) -> None:
 
 
 def record_backend_choice(settings: Settings, context: CommandContext) -> None:
-    """Save the choice of a first apply without `init`: a backend changed later would seem to have no state."""
+    """Save the choice of a first apply without `init`. It reveals a later change to a backend without this state."""
     is_named_by_flags = context.backend_config or context.state_path
     if is_named_by_flags or not context.is_data_directory_trusted or load_backend_choice(context) is not None:
         return

@@ -105,14 +105,14 @@ class CommandContext(Struct, frozen=True):
 
     @property
     def kubeconfig_trust(self) -> KubeconfigTrust:
-        """Trust in the kubeconfigs of the run."""
+        """The limits for kubeconfigs: files in the confinement, and allowed servers."""
         from nexusform.providers.kubeconfig import KubeconfigTrust
 
         return KubeconfigTrust(self.confinement, self.is_allowed)
 
     @property
     def confinement_note(self) -> str:
-        """A sentence about an implicit confinement, or ""."""
+        """The reason of a confinement without -confine, as a sentence in brackets after a space; otherwise ""."""
         note = _CONFINEMENT_NOTES.get(self.confinement_source, "")
         return f" ({note[0].upper()}{note[1:]}.)" if note else ""
 
@@ -125,12 +125,12 @@ class CommandContext(Struct, frozen=True):
 
     @property
     def directory_confinement(self) -> Confinement:
-        """The confinement of the directory itself: none if only the contents of a plan file are confined."""
+        """The confinement of the directory itself; UNCONFINED if only the contents of a plan file are confined."""
         return UNCONFINED if self.confinement_source is ConfinementSource.PLAN else self.confinement
 
     @property
     def is_data_directory_trusted(self) -> bool:
-        """Whether records in the data directory are trusted: unless -confine covers it (a plan file does not)."""
+        """Whether the data directory is trusted: it is outside of -confine, or only a plan file is confined."""
         return self.confinement_source is ConfinementSource.PLAN or not self.confinement.is_inside(self.data_directory)
 
     @property
@@ -205,7 +205,7 @@ def restrict_context_to_plan(context: CommandContext) -> CommandContext:
 
 
 def _build_confinement(flag_value: str, environment: Mapping[str, str], directory: str) -> Confinement:
-    """Build the confinement to a directory ("true": the work tree), without the data directory. Raises ValueError."""
+    """Build the confinement to a directory ("true": the work tree), except the data directory. Raises ValueError."""
     root = find_work_tree(directory) if flag_value in ("1", "true") else os.path.realpath(flag_value)
     if not Path(root).is_dir():
         raise ValueError(f'-confine: there is no directory "{flag_value}".')
@@ -235,7 +235,7 @@ def create_editor_context(
     if allow_remote and confinement.root:
         from nexusform.files.external_files import find_untrusted_files
 
-        if find_untrusted_files(environment, confinement):  # commands stop then; an editor only allows no server
+        if find_untrusted_files(environment, confinement):  # a command fails then; an editor uses no server
             allow_remote = ()
     return CommandContext(
         environment=environment,

@@ -66,9 +66,7 @@ def validate_directory(
 def find_planning_problems(
     context: CommandContext, configuration: Configuration, known_problems: Sequence[Diagnostic]
 ) -> list[Diagnostic]:
-    """Return further problems of planning, besides `known_problems`; only those independent of the state. If there are
-    no errors at all, lint findings are added.
-    """
+    """Return problems of planning without a state, except `known_problems`; without any error, also lint findings."""
     from nexusform.planning.modules.configuration_validation import validate_configuration
 
     request = PlanRequest(
@@ -89,7 +87,7 @@ def find_planning_problems(
         from nexusform.planning.planner import make_plan
         from nexusform.workflow.opening.linting import lint_configuration
 
-        if all(variable.default is not None for variable in configuration.root.variables.values()):  # else no plan
+        if all(variable.default is not None for variable in configuration.root.variables.values()):  # a plan needs them
             plain_request = replace(request, samples=0, includes_remedies=False, lint=False)
             problems += lint_configuration(make_plan(plain_request), configuration)
     return problems

@@ -66,13 +66,13 @@ def wrap_backend(
 def wrap_remote_backend(
     backend: StateBackend, reader: str, settings: Settings, context: CommandContext
 ) -> tuple[StateBackend | None, list[Diagnostic]]:
-    """Return another configuration's backend with the decryption for data block `reader`; None with errors."""
+    """Add decryption to the backend of another configuration, read by the data block `reader`; None with errors."""
     encryption, diagnostics = merge_encryption(settings, context)
     if has_errors(diagnostics):
         return None, diagnostics
     readers = encryption.readers if encryption is not None else {}
     target = readers.get(reader) or readers.get("")  # "" is the `default` block
-    if encryption is None or target is None:  # an encrypted state is then an error on reading
+    if encryption is None or target is None:  # reading an encrypted state then fails
         return backend, diagnostics
     return EncryptedBackend(backend, DocumentCipher(encryption, target)), diagnostics
 

@@ -28,11 +28,11 @@ class DirectoryReader(Protocol):
     """File system operations needed for matching."""
 
     def is_start_directory(self, path: Path) -> bool:
-        """Return whether a directory exists. Raises FileProblem outside of the confinement."""
+        """Return whether the directory to search exists. Raises FileProblem outside of the confinement."""
         ...
 
     def is_directory(self, path: Path) -> bool:
-        """Return whether a readable directory exists."""
+        """Return whether a path found by the search is a readable directory; False outside of the confinement."""
         ...
 
     def is_readable_file(self, path: Path) -> bool:
@@ -189,10 +189,10 @@ def _parse_character_class(signs: list[str], position: int, pattern: str) -> tup
     position += is_negated  # 1 for the `^`
     ranges: list[str] = []
     while signs[position : position + 1] != ["]"] or not ranges:  # an empty class `[]` is an error, raised below
-        # One sign, or three for a range such as `a-z`. Its ends are the first and the last sign, if all are there.
+        # A single sign is its own range; `a-z` has three signs, and the first and last are its ends.
         span = 3 if signs[position + 1 : position + 2] == ["-"] else 1
         ends = signs[position : position + span : 2]
-        if len(ends) != (span + 1) // 2 or any(end in ("-", "]") for end in ends):
+        if len(ends) != (span + 1) // 2 or any(end in ("-", "]") for end in ends):  # an end is missing or not escaped
             raise _create_pattern_error(pattern)
         low, high = ends[0][-1], ends[-1][-1]  # without a backslash
         ranges.append(f"{_escape_sign(low)}-{_escape_sign(high)}" if low <= high else "")  # "": a reversed range

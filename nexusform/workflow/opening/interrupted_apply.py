@@ -23,7 +23,7 @@ def recover_interrupted_apply(
     with providers, and their answers must not affect the recorded state.
     """
     warnings: list[Diagnostic] = []
-    resolved = StoredState(stored.state, digest=stored.digest, remaining=stored.remaining)
+    resolved = StoredState(stored.state, digest=stored.digest, remaining=stored.remaining)  # no open intents
     try:
         if stored.open_intents:
             running_operations = stored.remaining.running_operations if stored.remaining else {}
@@ -45,7 +45,7 @@ def recover_interrupted_apply(
 
 
 def _build_interrupted_warning(open_intents: Sequence[OpenStepIntent], *, write: bool) -> Diagnostic:
-    """Build the warning about the objects with a step that began; with `write`, the state has their values now."""
+    """Build the warning about objects with an unfinished step. With `write`, the state has their current values."""
     consequence = "this run uses their current values; the next apply records them."
     if write:
         consequence = "the state has their current values."

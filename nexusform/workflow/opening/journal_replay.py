@@ -15,7 +15,7 @@ from nexusform.state.state_draft import StateDraft, build_draft
 def replay_journal(
     state: State, lines: Sequence[bytes], name: str, types: Mapping[str, BlockSchema]
 ) -> tuple[StateDraft | None, list[Record], list[Diagnostic]]:
-    """Return the state with its journal (`name` in messages) replayed, and its changing records; None with errors."""
+    """Apply a journal (`name` in messages) to a state. Return the result, None with errors, and changing records."""
     records, problems = journal.parse_journal(lines, f"the {name}")
     if has_errors(problems):
         return None, [], problems

@@ -23,7 +23,7 @@ _PoolKey: TypeAlias = tuple[str, str, str]
 
 
 def lint_configuration(result: PlanResult, configuration: Configuration) -> list[Diagnostic]:
-    """Lint a plan without state, with rules about arguments only. Nothing is linted after errors except of capacity."""
+    """Lint a plan made without a state, by the rules about arguments. Return [] after errors other than of capacity."""
     error_ids = {error.id for error in select_errors(result.plan.diagnostics)}
     if not result.objects or error_ids - {"insufficient-capacity"}:
         return []
@@ -59,13 +59,12 @@ def _build_lint_site(site: SitePlan, evaluated_pools: Collection[tuple[str, str]
         for vm in site.scheduler.list_vms():
             if (vm.vm.owner, vm.vm.pool) in evaluated_pools:
                 scheduler.release(vm.handle)
-    return LintSite(
-        site.id, tuple(site.machines.values()), build_placement_simulator(scheduler), site.scheduler.count_free_slots
-    )
+    machines, simulate = tuple(site.machines.values()), build_placement_simulator(scheduler)
+    return LintSite(site.id, machines, simulate, site.scheduler.count_free_slots)
 
 
 def _index_removed_vms(sites: Iterable[SitePlan]) -> dict[_PoolKey, dict[int, list[int]]]:
-    """Return handles (ids in the scheduler) of removed VMs by pool, and by the number of its VMs placed before."""
+    """Return handles (ids in the scheduler) of removed VMs by pool, and by the count of its VMs placed before."""
     removed_vms: dict[_PoolKey, dict[int, list[int]]] = {}
     for site in sites:
         placed_counts: Counter[_PoolKey] = Counter()
@@ -86,7 +85,7 @@ def _build_lint_pools(
     *,
     everything: bool,
 ) -> Iterable[LintPool]:
-    """Yield the pools with a configurable count, on which rules advise; with `everything`, by age of their objects."""
+    """Yield the pools to lint: those with a configurable count. With `everything`, they are sorted by age of object."""
     entries = sorted(objects.items(), key=lambda item: _build_age_sort_key(item[1])) if everything else objects.items()
     for address, vms in entries:
         demand = vms.request.demand
@@ -94,7 +93,7 @@ def _build_lint_pools(
             continue
         for pool in demand.pools:
             if pool.count_path:
-                key = demand.site_id, demand.owner, pool.rule_pool or pool.pool  # `rule_pool`: another name in rules
+                key = demand.site_id, demand.owner, pool.rule_pool or pool.pool  # a pool may have another name in rules
                 lint_pool = _build_lint_pool(address, vms, demand, pool, everything=everything)
                 yield replace(lint_pool, removals=removed_vms.get(key, {}))
 

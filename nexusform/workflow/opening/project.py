@@ -82,7 +82,7 @@ def open_project(context: CommandContext, extra: Sequence[SourceFile] = ()) -> O
 def select_variable_values(
     configuration: Configuration, variables: Mapping[str, tuple[Value, VariableValueSource]]
 ) -> dict[str, Value]:
-    """Return the values of variables. An ephemeral one not set is left out, since plans record if it was set."""
+    """Return the values of variables, without unset ephemeral ones: plans record only the names of the set ones."""
     declared = configuration.root.variables
     return {
         name: value

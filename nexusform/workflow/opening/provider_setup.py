@@ -44,34 +44,42 @@ def create_providers(
     for key, block in blocks.items():
         if block.name not in PROVIDERS:  # check_provider_names reports it
             continue
-        settings, new_problems, is_sensitive = _evaluate_settings(block, PROVIDERS[block.name], evaluation)
+        provider, new_problems = _create_configured_provider(key, block, request.state, evaluation, context, exit_stack)
         problems += new_problems
-        if settings is None:
-            continue
-        try:
-            address_errors = check_provider_addresses(block, settings, context, is_sensitive=is_sensitive)
-            if address_errors:
-                problems += address_errors
-                continue
-            providers[key] = _create_provider(key, block.name, settings, request.state, context, exit_stack)
-        except ProviderProblem as problem:
-            detail = str(problem)
-            if is_sensitive:  # the message may repeat a setting
-                from nexusform.workflow.opening.redacting_provider import HIDDEN_MESSAGE
-
-                detail = HIDDEN_MESSAGE
-            problems.append(
-                build_error("invalid-provider-configuration", detail, block.span, block=_format_block_header(block))
-            )
-            continue
-        if is_sensitive:
-            from nexusform.workflow.opening.redacting_provider import redact_provider
-
-            providers[key] = redact_provider(providers[key])
+        if provider is not None:
+            providers[key] = provider
     if DEFAULT_PROVIDER not in blocks:  # it needs no block
         default = PROVIDERS[DEFAULT_PROVIDER]
         providers[DEFAULT_PROVIDER] = default.make({}, context.directory, exit_stack, context.confinement)
     return providers, problems
+
+
+def _create_configured_provider(
+    key: str, block: ProviderBlock, state: State, evaluation: Evaluation, context: CommandContext, exit_stack: ExitStack
+) -> tuple[Provider | None, list[Diagnostic]]:
+    """Create the provider of a block; None with errors. With a sensitive setting, its messages are hidden."""
+    settings, problems, is_sensitive = _evaluate_settings(block, PROVIDERS[block.name], evaluation)
+    if settings is None:
+        return None, problems
+    try:
+        address_errors = check_provider_addresses(block, settings, context, is_sensitive=is_sensitive)
+        if address_errors:
+            return None, [*problems, *address_errors]
+        provider = _create_provider(key, block.name, settings, state, context, exit_stack)
+    except ProviderProblem as problem:
+        detail = str(problem)
+        if is_sensitive:  # the message may repeat a setting
+            from nexusform.workflow.opening.redacting_provider import HIDDEN_MESSAGE
+
+            detail = HIDDEN_MESSAGE
+        header = _format_block_header(block)
+        error = build_error("invalid-provider-configuration", detail, block.span, block=header)
+        return None, [*problems, error]
+    if is_sensitive:
+        from nexusform.workflow.opening.redacting_provider import redact_provider
+
+        provider = redact_provider(provider)
+    return provider, problems
 
 
 def _create_provider(
@@ -138,6 +146,7 @@ def _evaluate_settings(
     known_count = len(evaluation.diagnostics)  # earlier blocks share the evaluation
     scope = evaluation.build_scope(evaluation.root)
     values, sensitive_paths, new_problems = body.evaluate(scope, allows_ephemeral=True)
+    is_sensitive = bool(sensitive_paths)
     problems += [*evaluation.diagnostics[known_count:], *new_problems]
     # These settings become visible attributes of objects, so they may not be sensitive.
     sensitive_path = next((path for path in sensitive_paths if kind.displayed_settings & set(path)), None)
@@ -149,7 +158,7 @@ def _evaluate_settings(
         span, header = body.locate(sensitive_path), _format_block_header(block)
         problems.append(build_error("invalid-provider-configuration", detail, span, block=header))
     if has_errors(problems):
-        return None, problems, bool(sensitive_paths)
+        return None, problems, is_sensitive
     unknown_names = sorted(name for name, value in values.items() if has_unknown_part(value))
     if unknown_names:
         span = body.locate((unknown_names[0],))
@@ -158,8 +167,8 @@ def _evaluate_settings(
             "variables, locals and literals."
         )
         problem = build_error("provider-configuration-unknown", detail, span, block=_format_block_header(block))
-        return None, [*problems, problem], bool(sensitive_paths)
-    return values, problems, bool(sensitive_paths)
+        return None, [*problems, problem], is_sensitive
+    return values, problems, is_sensitive
 
 
 def _format_block_header(block: ProviderBlock) -> str:
@@ -192,20 +201,17 @@ def collect_provider_diagnostics(plan: Plan, providers: Mapping[str, Provider]) 
 
 
 def list_captured_inventories(providers: Mapping[str, Provider], now: str) -> tuple[InventoryRead, ...]:
-    """Return the sites read by providers from a file (capture) as inventories of the plan, with the capture time."""
+    """Return an inventory with the capture time for each site read by a provider from a captured file."""
     inventories: list[InventoryRead] = []
     for key, provider in sorted(providers.items()):
         captures = provider.list_captures() if isinstance(provider, CaptureProvider) else ()
-        inventories += [
-            build_inventory_read(f"{PROVIDER_PREFIX}{key} ({site})", taken, now) for site, taken in captures
-        ]
+        for site, taken in captures:
+            inventories.append(build_inventory_read(f"{PROVIDER_PREFIX}{key} ({site})", taken, now))
     return tuple(inventories)
 
 
 def check_existing_objects(plan: Plan, providers: Mapping[str, Provider]) -> list[Diagnostic]:
-    """Return the problems of objects to create, but already existing on a site. An agent pool is an error. For clusters
-    and VMs there is a warning.
-    """
+    """Return errors for agent pools to create that already exist on a site, and warnings for such clusters and VMs."""
     problems: list[Diagnostic] = []
     created = [change for change in plan.changes if change.action is Action.CREATE]
     try:
@@ -213,7 +219,7 @@ def check_existing_objects(plan: Plan, providers: Mapping[str, Provider]) -> lis
         for change in created:
             provider = providers.get(change.provider)
             if change.address.type != _NESTED_TYPE or provider is None or not provider.observes_objects:
-                continue
+                continue  # no agent pool, or no site to read
             if provider.find(change.address.type, change.id) is not None:
                 detail = (
                     f"{change.id} already exists on the site, and this plan would re-create its VMs. Import it: write "
@@ -227,7 +233,7 @@ def check_existing_objects(plan: Plan, providers: Mapping[str, Provider]) -> lis
 
 
 def _check_existing_workloads(created: Sequence[Change], providers: Mapping[str, Provider]) -> Iterator[Diagnostic]:
-    """Yield a warning per provider that shows clusters or VMs to create on its site: the state lacks them."""
+    """Yield a warning per provider with clusters or VMs to create, but already existing on its site."""
     by_provider = group_by(created, lambda change: change.provider)
     observing = {name: item for name, item in providers.items() if name in by_provider and item.observes_objects}
     if not observing:
@@ -240,9 +246,8 @@ def _check_existing_workloads(created: Sequence[Change], providers: Mapping[str,
         existing_ids, changes = provider.list_workload_ids(), by_provider[name]
         existing = [str(item.address) for item in changes if (item.address.type, item.id) in existing_ids]
         if existing:
-            objects = select_word_form(
-                len(existing), "object to create already exists", "objects to create already exist"
-            )
+            word_forms = ("object to create already exists", "objects to create already exist")
+            objects = select_word_form(len(existing), *word_forms)
             yield build_warning(
                 "unrecorded-objects",
                 f"{len(existing)} {objects} on the site, but not in the state: "

@@ -34,7 +34,7 @@ HIDDEN_MESSAGE: Final = (
 def redact_provider(provider: Provider) -> Provider:
     """Wrap a provider to hide its messages. The wrapper implements only the protocols of the provider."""
     bases = [base for protocol, base in _OPTIONAL_PARTS.items() if isinstance(provider, protocol)]
-    return cast("Provider", type("Discreet", (*bases, _RedactingProvider), {})(provider))
+    return cast("Provider", type("Discreet", (*bases, _RedactingProvider), {})(provider))  # of a class for its bases
 
 
 @contextmanager
@@ -51,9 +51,7 @@ def _hide_messages() -> Iterator[None]:
 
 
 def _forward(name: str, *, hides_messages: bool = True) -> Callable[..., Any]:
-    """Build a method that calls the provider's method of this name. With `hides_messages`, an error has
-    HIDDEN_MESSAGE in place of its own message.
-    """
+    """Build a method to call the provider's method of this name. With `hides_messages`, an error has HIDDEN_MESSAGE."""
 
     def call_provider(self: _RedactingProvider, *arguments: Any) -> Any:
         method = getattr(self._provider, name)
@@ -113,7 +111,7 @@ class _RedactingIdentifiedProvider(_RedactingProvider):
 
     def compare_identity(self, recorded: Mapping[str, Any], observed: Mapping[str, Any]) -> IdentityComparison:
         comparison = cast("IdentityComparison", self._provider.compare_identity(recorded, observed))
-        return replace(comparison, difference=comparison.difference and HIDDEN_MESSAGE)
+        return replace(comparison, difference=HIDDEN_MESSAGE if comparison.difference else "")
 
     def describe_identity(self, _identity: Mapping[str, Any]) -> str:
         return ""

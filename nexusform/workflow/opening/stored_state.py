@@ -30,7 +30,7 @@ class StoredState(Struct, frozen=True):
     remaining: UnfinishedApply | None = None
 
     def list_preserved_lines(self) -> list[bytes]:
-        """Return the journal lines that a compaction must keep to finish the apply."""
+        """Return the journal lines to keep when the state is written: those of an unfinished apply, else []."""
         return [] if self.remaining is None else self.remaining.encode_lines()
 
 
@@ -63,7 +63,7 @@ def read_stored_state(
         return None, [build_error("unreadable-state", str(problem))]
     state: State | None = EMPTY
     problems: list[Diagnostic] = []
-    if is_encrypted(document or (lines[0] if lines else b"")):  # EncryptedBackend returns decrypted ones
+    if is_encrypted(document or (lines[0] if lines else b"")):  # with keys, the backend returns decrypted documents
         from nexusform.workflow.opening.encryption_settings import format_missing_settings
 
         detail = format_missing_settings(backend.describe(), "state")

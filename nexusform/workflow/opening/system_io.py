@@ -236,7 +236,7 @@ def write_output(path: str, content: bytes | Iterable[bytes], *, private: bool =
 
 
 def may_be_input(path: str, confinement: Confinement) -> bool:
-    """Return whether the file at an output path may be an input, by its content: it was not written as an output."""
+    """Return whether the file at an output path may be an input: its beginning is not of an output of nexusform."""
     target = Path(path)
     if is_stream_or_directory(target):
         return False

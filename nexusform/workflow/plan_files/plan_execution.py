@@ -95,7 +95,7 @@ def apply_plan(run: Run, plan: Plan, listener: StepListener, options: PlanApplyO
     """Apply a plan to the state of the run; with errors before the first step, return them with the unchanged state."""
     state, earlier_apply = run.stored.state, run.stored.remaining
     unchanged = ApplyResult(state, end_events=())
-    identity_problems = run.check_identities(plan.providers) if plan.steps else []  # no step needs no provider
+    identity_problems = run.check_identities(plan.providers) if plan.steps else []  # only steps use providers
     if has_errors(identity_problems):
         return ApplyOutcome(unchanged, tuple(identity_problems))
     plan, problems = finalize_plan(plan, build_plan_request(run.project, run.stored, plan), make_plan)
@@ -129,9 +129,8 @@ def apply_remaining_steps(
     if run.stored.remaining is not None and state.serial < run.stored.remaining.serial:
         # The apply ended between a checkpoint and the record of the next serial.
         serial = run.stored.remaining.serial
-        recorder.add_record(
-            ApplyStart(state.lineage, serial, state.nexusform_version, state.catalogue, providers=state.providers)
-        )
+        start = ApplyStart(state.lineage, serial, state.nexusform_version, state.catalogue, providers=state.providers)
+        recorder.add_record(start)
     remaining_ids = {step.id for step in remaining_steps.plan.steps}
     unverified: list[Step] = []
     if remaining_steps.was_interrupted:  # the killed run verified no prediction of the steps it completed
@@ -167,15 +166,10 @@ def _execute_plan(
         return ApplyOutcome(ApplyResult(run.stored.state, end_events=()), tuple(problems))
     for provider in run.providers.values():
         if isinstance(provider, PlanAwareProvider):
-            provider.set_plan_responses(plan.basis.answers)
+            provider.set_plan_responses(plan.basis.answers)  # of servers to data blocks
+    types, execution_options = run.project.registries.resource_types, replace(options, write_only=write_only)
     applied = execute_plan(
-        plan,
-        recorder,
-        run.providers,
-        run.project.registries.resource_types,
-        clock=run.clock,
-        listener=listener,
-        options=replace(options, write_only=write_only),
+        plan, recorder, run.providers, types, clock=run.clock, listener=listener, options=execution_options
     )
     wrong_certain = _verify_predictions(run, plan, recorder, applied, unverified)
     ties = select_tied(plan, applied.wrong_predictions, recorder.get_state())  # the rules allow the other machine, too
@@ -183,12 +177,7 @@ def _execute_plan(
     applied = replace(applied, wrong_predictions=wrong, ties=tuple(ties))
     results = _compute_final_results(run, plan, applied)
     recorder.add_record(ApplyEnd(results.outputs, tuple(map(_build_check_record, results.checks))))
-    problems = [*results.diagnostics, *_build_prediction_warning(wrong_certain), *_build_unfinished_error(applied)]
-    problems += chain.from_iterable(map(_build_step_warnings, applied.end_events))
-    problems += _build_missing_machine_warning(run, plan, applied)
-    if applied.problem:
-        detail = f"{applied.problem} Running steps have ended; no further step was started."
-        problems.append(build_error("unwritable-journal", detail))
+    problems = [*results.diagnostics, *_build_prediction_warning(wrong_certain), *_list_problems(run, plan, applied)]
     state = add_new_identities(run.providers, run.identities or IdentityCheck(), recorder.get_state())
     problems += _save_state(run, recorder, state, complete=applied.is_complete)
     involved_providers = {get_provider_name(plan.changes[step.change]) for step in plan.steps}
@@ -203,13 +192,24 @@ def _execute_plan(
     )
 
 
+def _list_problems(run: Run, plan: Plan, applied: ApplyResult) -> Iterator[Diagnostic]:
+    """Yield the problems of the executed steps, then an error if the journal cannot be written."""
+    yield from _build_unfinished_error(applied)
+    for event in applied.end_events:
+        yield from _build_step_warnings(event)
+    yield from _build_missing_machine_warning(run, plan, applied)
+    if applied.problem:
+        detail = f"{applied.problem} Running steps have ended; no further step was started."
+        yield build_error("unwritable-journal", detail)
+
+
 def _verify_predictions(
     run: Run, plan: Plan, recorder: ApplyRecorder, applied: ApplyResult, unverified: Sequence[Step]
 ) -> tuple[str, ...]:
-    """Compare predictions with the sites and record the results. Return the certain ones with another result."""
+    """Compare predictions with the sites and record the results. Return the wrong ones of certainty `certain`."""
     state = recorder.get_state()
     verified_addresses = list_completed_objects(applied.end_events, plan, unverified)
-    # Objects with a step left to another process have no observations yet, so their predictions stay open.
+    # Objects with a step left to another process have no observations yet: a later apply verifies their predictions.
     verified_addresses |= {event.address for event in applied.end_events if event.is_delegated}
     verification = verify_predictions(plan, verified_addresses, state, run.project.registries.resource_types)
     for record in build_journal_records(verification, state):
@@ -261,28 +261,23 @@ def _build_unfinished_error(applied: ApplyResult) -> list[Diagnostic]:
     manual_count = sum(end.is_delegated for end in applied.end_events)  # these are among the waiting ones
     if waiting and manual_count == waiting and not failed:
         return [_build_manual_diagnostic(manual_count, skipped)]
-    failed_text = f"{format_count(failed, 'step')} failed" if failed else ""
-    skipped_text = ""
-    if skipped:
-        skipped_text = f", {format_count(skipped, 'step')} {select_word_form(skipped, 'was', 'were')} not begun"
+    if not waiting and (applied.problem or not (failed or skipped)):  # a problem has a diagnostic of its own
+        return []
+    clauses: list[str] = []
     if waiting:
-        waiting_text = f"{format_count(waiting, 'step')} {select_word_form(waiting, 'waits', 'wait')}"
-        if failed_text:
-            waiting_text += f", {failed_text}"
-        detail = (
-            f"{waiting_text}{skipped_text}; the reasons are above. Completed steps are saved. To continue, run "
-            "`nexusform apply -resume`."
-        )
+        clauses.append(f"{format_count(waiting, 'step')} {select_word_form(waiting, 'waits', 'wait')}")
+    if failed:
+        clauses.append(f"{format_count(failed, 'step')} failed")
+    elif not waiting:
+        clauses.append("It was interrupted")
+    if skipped:
+        clauses.append(f"{format_count(skipped, 'step')} {select_word_form(skipped, 'was', 'were')} not begun")
+    text, command = ", ".join(clauses), "run `nexusform apply -resume`"
+    if waiting:
+        detail = f"{text}; the reasons are above. Completed steps are saved. To continue, {command}."
         return [build_error("apply-waiting", detail)]
-    if applied.problem:  # it has a diagnostic of its own
-        return []
-    if not failed and not skipped:
-        return []
-    detail = (
-        f"{failed_text or 'It was interrupted'}{skipped_text}. Completed steps are saved. To continue as planned, run "
-        "`nexusform apply -resume`; a new plan starts from the current state."
-    )
-    return [build_error("unfinished-apply", detail)]
+    advice = f"To continue as planned, {command}; a new plan starts from the current state."
+    return [build_error("unfinished-apply", f"{text}. Completed steps are saved. {advice}")]
 
 
 def _build_manual_diagnostic(count: int, skipped: int) -> Diagnostic:
@@ -302,10 +297,8 @@ def _build_manual_diagnostic(count: int, skipped: int) -> Diagnostic:
 
 
 def _compute_final_results(run: Run, plan: Plan, applied: ApplyResult) -> FinalResults:
-    """Compute the outputs and check results to record. After a failure, objects may be unfinished: return the earlier
-    outputs, and the check results of the plan.
-    """
-    if not applied.is_complete:
+    """Compute the outputs and check results to record. A failed apply keeps the earlier outputs and planned checks."""
+    if not applied.is_complete:  # objects may be unfinished
         return FinalResults(run.stored.state.outputs, plan.checks)
     request = build_base_request(run.project, StoredState(applied.state))
     wrong_addresses: set[str] = set()  # of resources: without the keys of instances
@@ -323,17 +316,10 @@ def _build_wrong_prediction(output: WrongOutput) -> WrongPrediction:
 
 def _build_check_record(check: CheckResult) -> dict[str, Any]:
     """Build the record of a check for the state document, in Terraform's format of check results."""
-    return {
-        "address": {"kind": check.kind, "to_display": check.address},
-        "status": check.status,
-        "instances": [
-            {
-                "address": {"to_display": check.address},
-                "status": check.status,
-                "problems": [{"message": message} for message in check.messages],
-            }
-        ],
-    }
+    problems = [{"message": message} for message in check.messages]
+    instance = {"address": {"to_display": check.address}, "status": check.status, "problems": problems}
+    address = {"kind": check.kind, "to_display": check.address}
+    return {"address": address, "status": check.status, "instances": [instance]}
 
 
 def _save_state(run: Run, recorder: ApplyRecorder, state: State, *, complete: bool) -> list[Diagnostic]:

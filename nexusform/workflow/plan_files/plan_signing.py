@@ -43,7 +43,7 @@ def create_signer(key_file: str, confinement: Confinement) -> tuple[Signer | Non
 
 
 def check_signable(*, is_confined: bool, is_unconfined_accepted: bool) -> list[Diagnostic]:
-    """Return an error for a plan made without a sandbox, unless -confine=false was typed: a signature means trust."""
+    """Return an error for signing a plan made without a sandbox, unless -confine=false was typed to accept it."""
     if is_confined or is_unconfined_accepted:
         return []
     detail = (
@@ -54,8 +54,8 @@ def check_signable(*, is_confined: bool, is_unconfined_accepted: bool) -> list[D
 
 
 def check_plan_signable(saved: SavedPlan, path: str, *, is_unconfined_accepted: bool) -> list[Diagnostic]:
-    """Return errors for a plan unfit to be signed. `is_unconfined_accepted`: no sandbox needed (-confine=false). A plan
-    is unfit if it has errors, exceeds a guard rail, was made without a sandbox, or has unrecorded inputs.
+    """Return errors for a plan unfit to be signed: it has errors, exceeds a guard rail, was made without a sandbox, or
+    has unrecorded inputs. With `is_unconfined_accepted` (-confine=false), the last two are accepted.
     """
     plan, evaluation = saved.plan, saved.plan.basis.evaluation
     if problems := check_failed_plan(saved, path):
@@ -122,7 +122,7 @@ def write_signed_plan(path: str, document: bytes | Iterable[bytes]) -> list[Diag
 def verify_signature(
     signature: Mapping[str, Any] | None, signed_digest: str, key_file: str, confinement: Confinement
 ) -> list[Diagnostic]:
-    """Return an error if a plan is not signed with the private key of the public key in a file; [] if it is."""
+    """Return an error unless a plan has a valid signature by the key pair of the public key in `key_file`; else []."""
     if is_untrusted_path(key_file, confinement):
         detail = explain_untrusted_file("The public key", key_file, "a pull request could replace it")
         return [build_error("saved-plan-not-verified", f"{detail} No changes were made.")]

@@ -86,7 +86,7 @@ def write_statement(content: StatementContent, path: str, signer: Signer) -> lis
 
 
 def check_plan_statement(digest: str, path: str, key_file: str) -> list[Diagnostic]:
-    """Return an error if the statement beside a plan is forged or about another digest. A missing one is no error."""
+    """Return an error if a plan's statement (a file next to it) is forged or for another digest; [] without one."""
     statement_path = f"{path}{_SUFFIX}"
     if not Path(statement_path).exists():
         return []

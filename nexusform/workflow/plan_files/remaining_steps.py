@@ -36,7 +36,7 @@ class RemainingSteps(Struct, frozen=True):
 
     @property
     def summary(self) -> str:
-        """A clause such as `3 steps of it are left`, without a full stop."""
+        """A clause such as `3 steps remain`, without a full stop."""
         if not self.step_count:
             return "All its steps are complete, but its end is not recorded"
         return f"{format_count(self.step_count, 'step')} {select_word_form(self.step_count, 'remains', 'remain')}"
@@ -66,7 +66,7 @@ def find_remaining_steps(
     plan = replace(saved.plan, steps=steps)
     remaining_steps = RemainingSteps(saved, plan, not remaining.has_ended, remaining.plan_digest)
     state = stored.state
-    # A checkpoint states the serial of the next record; a state with another serial was changed since.
+    # A checkpoint keeps the state's serial, and the remaining steps get the next one. Another serial is a later change.
     if state.lineage != remaining.lineage or state.serial not in (remaining.serial - 1, remaining.serial):
         state_changed_error = build_error(
             "state-changed-since-apply",
@@ -129,8 +129,8 @@ def check_inputs_unchanged(run: Run, remaining_steps: RemainingSteps) -> list[Di
 def open_remaining_steps(
     context: CommandContext,
 ) -> tuple[RemainingSteps | None, StateBackend | None, list[Diagnostic]]:
-    """Return the remaining steps in the state (None with errors or without any), and its backend for opening the
-    project. The plan may name another backend, because the state may have been migrated since.
+    """Return the remaining steps in the state, None with errors or without any. Also return the backend of the state:
+    the plan of the steps may name another one, if the state was migrated since.
     """
     backend, problems, _ = find_backend(context)
     if backend is None:

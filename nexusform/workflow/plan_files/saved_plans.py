@@ -90,7 +90,7 @@ def save_plan(
 
 
 def build_statement_content(plan: Plan, digest: str, document: bytes, path: str) -> StatementContent:
-    """Build the content of a plan's statement; `document` is its file."""
+    """Build the content of the in-toto statement about a plan; `document` is the content of its file at `path`."""
     digests = {Path(path).name: plan_file.compute_digest(document), "plan": digest}
     return StatementContent(digests, (plan.basis,), plan.nexusform_version, plan.timestamp)
 
@@ -131,16 +131,14 @@ def get_configuration_sources(saved: SavedPlan) -> dict[str, SourceFile]:
 
 def read_limited_file(path: str, context: CommandContext) -> bytes:
     """Read a plan or state file named by the operator. Raises FileProblem."""
-    max_bytes = context.get_max_file_size()
     confinement = context.confinement.get_operator_confinement(path)
-    return read_file(path, max_bytes, confinement, hint=_LIMIT_HINT)
+    return read_file(path, context.get_max_file_size(), confinement, hint=_LIMIT_HINT)
 
 
 def open_limited_file(path: str, context: CommandContext) -> BinaryIO:
     """Open a plan file named by the operator for reading in pieces. Raises FileProblem."""
-    return open_file(
-        path, context.get_max_file_size(), context.confinement.get_operator_confinement(path), hint=_LIMIT_HINT
-    )
+    confinement = context.confinement.get_operator_confinement(path)
+    return open_file(path, context.get_max_file_size(), confinement, hint=_LIMIT_HINT)
 
 
 def decrypt_document(document: bytes, path: str, context: CommandContext) -> tuple[bytes, list[Diagnostic]]:
@@ -165,25 +163,32 @@ def open_saved_plan(
     ephemeral, new_problems = read_ephemeral_variables(context, configuration, saved.plan)
     problems += [*check_variables_unchanged(context, configuration, saved.plan), *new_problems]
     try:
-        user_context, context = context, build_plan_context(context, saved.plan, is_verified=is_verified)
+        plan_context = build_plan_context(context, saved.plan, is_verified=is_verified)
     except ValueError as problem:
         return OpenResult(None, (*problems, build_error("unreadable-plan", str(problem))), sources)
     if backend is None:
-        backend_context = context
-        if context.confinement_source is ConfinementSource.PLAN:
-            # The plan's context keeps a foreign plan from choosing the backend and the use of credentials. If the
-            # directory has the same configuration, the backend is the user's own: no variable determines it.
-            current_configuration, _ = load_project_configuration(user_context)
-            if current_configuration.file_texts == dict(saved.configuration_files):
-                backend_context = user_context
+        backend_context = _choose_backend_context(context, plan_context, saved)
         backend, new_problems = open_backend(backend_context, configuration)
         problems += new_problems
     if backend is None or has_errors(problems):
         return OpenResult(project=None, diagnostics=tuple(problems), sources=sources)
     variables = {**get_planned_variables(saved.plan), **ephemeral}
     answers = saved.plan.basis.answers
-    project = create_project(context, configuration, variables, sources, backend, answers)
+    project = create_project(plan_context, configuration, variables, sources, backend, answers)
     return OpenResult(project, tuple(problems), sources)
+
+
+def _choose_backend_context(context: CommandContext, plan_context: CommandContext, saved: SavedPlan) -> CommandContext:
+    """Return the context to open the backend in: of the user (`context`), or of the contents of the plan.
+
+    The plan's context keeps a foreign plan from choosing the backend and the use of credentials. If the directory has
+    the same configuration, the backend is the user's own: no variable determines it.
+    """
+    if plan_context.confinement_source is not ConfinementSource.PLAN:
+        return plan_context
+    current_configuration, _ = load_project_configuration(context)
+    is_own_configuration = current_configuration.file_texts == dict(saved.configuration_files)
+    return context if is_own_configuration else plan_context
 
 
 def build_plan_context(context: CommandContext, plan: Plan, *, is_verified: bool = False) -> CommandContext:
@@ -207,7 +212,7 @@ def build_plan_context(context: CommandContext, plan: Plan, *, is_verified: bool
 def get_planned_variables(plan: Plan) -> dict[str, Value]:
     """Return the variables of a plan."""
     return {
-        name: convert_to_value(variable.value, variable.type, [()] if variable.sensitive else ())
+        name: convert_to_value(variable.value, variable.type, [()] if variable.sensitive else ())  # (): the whole value
         for name, variable in plan.variables.items()
     }
 
@@ -217,22 +222,12 @@ def load_plan_configuration(context: CommandContext, saved: SavedPlan) -> tuple[
     the same files and no constants. Otherwise the files in the plan are loaded, from a temporary directory.
     """
     configuration, _ = load_project_configuration(context)
-    # Constants may have other values now than in the plan.
     has_same_files = configuration.file_texts == dict(saved.configuration_files)
-    if has_same_files and not configuration.constants:
+    if has_same_files and not configuration.constants:  # constants may have other values now than in the plan
         return configuration, []
     type_registries = build_registries()
     with tempfile.TemporaryDirectory(prefix="nexusform-plan-") as directory:
-        # Names of files may start with `..`: the root module is deep enough to keep all of them in `top`.
-        top = Path(directory)
-        depth = max((PurePosixPath(name).parts.count("..") for name in saved.configuration_files), default=0)
-        root = top.joinpath(*(f"d{n}" for n in range(depth + 1)))
-        root.mkdir(parents=True)
-        for name, text in saved.configuration_files.items():
-            path = (root / name.lstrip("/")).resolve()
-            if path.is_relative_to(top.resolve()):
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_text(text, encoding="utf-8")
+        root = _write_configuration_files(saved.configuration_files, Path(directory))
         configuration, problems = load_configuration(
             str(root),
             cache_directory=None,
@@ -247,6 +242,22 @@ def load_plan_configuration(context: CommandContext, saved: SavedPlan) -> tuple[
     return configuration, select_errors(problems)
 
 
+def _write_configuration_files(texts: Mapping[str, str], top: Path) -> Path:
+    """Write the configuration files of a plan below a directory; return the directory of the root module.
+
+    Names of files may start with `..`: the root module is deep enough to keep all of them below `top`.
+    """
+    depth = max((PurePosixPath(name).parts.count("..") for name in texts), default=0)
+    root = top.joinpath(*(f"d{n}" for n in range(depth + 1)))
+    root.mkdir(parents=True)
+    for name, text in texts.items():
+        path = (root / name.lstrip("/")).resolve()
+        if path.is_relative_to(top.resolve()):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+    return root
+
+
 def _move_module(module: Module, root: str, directory: str) -> Module:
     """Return a module and its child modules below another root directory: `directory` in place of `root`."""
     path_in_root = os.path.relpath(module.directory, root)
@@ -258,7 +269,7 @@ def _move_module(module: Module, root: str, directory: str) -> Module:
 
 
 def check_variables_unchanged(context: CommandContext, configuration: Configuration, plan: Plan) -> list[Diagnostic]:
-    """Return errors for variables now set to another value than in the plan. Unset variables are no error."""
+    """Return errors for variables now set to another value than in the plan. An unset one has the planned value."""
     variables, problems = read_project_variables(context, configuration)
     errors = [error for error in select_errors(problems) if error.id != _UNSET_VARIABLE]
     for name, (value, origin) in variables.items():
@@ -371,7 +382,7 @@ def save_failed_plan(
 
 
 def prepare_plan_file(path: str, context: CommandContext, options: PlanOptions) -> list[Diagnostic]:
-    """Replace an older plan with a failed one at the start of a run. Return errors if no plan may be written there."""
+    """Replace an older plan, so apply cannot use it if this run fails. Return errors if no plan may be written."""
     problems = check_plan_path(path, context)
     if problems or is_stream_or_directory(Path(path)) or not os.path.lexists(path):  # there is no older plan
         return problems
@@ -380,8 +391,8 @@ def prepare_plan_file(path: str, context: CommandContext, options: PlanOptions) 
 
 
 def check_plan_path(path: str, context: CommandContext, first_member: str = plan_file.MANIFEST) -> list[Diagnostic]:
-    """Return an error if no plan may be written to a path: it is not writable, or has a file of another kind. A plan
-    file is a ZIP archive with this `first_member`, or encrypted as a plan; an empty file is replaced, too.
+    """Return an error if a path is not writable, or has a file of another kind: neither a plan file nor empty. A plan
+    file is a ZIP archive with this `first_member`, or encrypted as a plan.
     """
     if reason := explain_unwritable_file(path):
         return [build_error("plan-save-failed", reason)]

@@ -1,6 +1,7 @@
 """Record of a plan's evaluation: sandbox, files, servers, programs and variables."""
 
 import os
+from collections.abc import Mapping
 from hashlib import sha256
 
 from msgspec.structs import replace
@@ -20,19 +21,7 @@ def record_evaluation(plan: Plan, project: Project) -> Plan:
     """
     context, accesses = project.context, get_recorded_accesses()
     root = context.confinement.root or find_work_tree(context.directory)
-    work_tree, directory = Confinement(root), os.path.abspath(context.directory)  # noqa: PTH100
-    # Digests by path. First those of files with settings and values of variables, relative to the directory.
-    digests: dict[str, str] = {}
-    for path, digest in accesses.files.items():
-        shown_path = _format_relative(path, directory) if work_tree.is_inside(path) else path
-        digests[shown_path] = digest
-    for name, text in project.configuration.file_texts.items():
-        digests[name] = sha256(text.encode()).hexdigest()
-    digests |= {**plan.basis.files, **plan.basis.data_files}  # read by functions and by data sources
-    files: list[EvaluatedFile] = []
-    for path, digest in digests.items():
-        recorded_path = os.path.normpath(path).replace(os.sep, "/")
-        files.append(EvaluatedFile(recorded_path, digest, work_tree.is_inside(os.path.realpath(path))))
+    files = _list_evaluated_files(plan, project, accesses.files, Confinement(root))
     # Variables of the environment used without a record: values of input variables, the workspace, encryption.
     names = [f"NF_VAR_{name}" for name in project.configuration.root.variables]
     names += ["NF_WORKSPACE", "TF_WORKSPACE", "NF_ENCRYPTION"]
@@ -47,6 +36,25 @@ def record_evaluation(plan: Plan, project: Project) -> Plan:
     )
     prefixes = tuple(sorted(context.allow_remote)) if evaluation.confined else ()  # unconfined: any address
     return replace(plan, basis=replace(plan.basis, evaluation=evaluation, allowed_prefixes=prefixes))
+
+
+def _list_evaluated_files(
+    plan: Plan, project: Project, accessed_files: Mapping[str, str], work_tree: Confinement
+) -> list[EvaluatedFile]:
+    """List the files read for a plan with digests. `accessed_files` are digests by path of settings and variables."""
+    directory = os.path.abspath(project.context.directory)  # noqa: PTH100
+    digests: dict[str, str] = {}  # by path
+    for path, digest in accessed_files.items():
+        shown_path = _format_relative(path, directory) if work_tree.is_inside(path) else path
+        digests[shown_path] = digest
+    for name, text in project.configuration.file_texts.items():
+        digests[name] = sha256(text.encode()).hexdigest()
+    digests |= {**plan.basis.files, **plan.basis.data_files}  # read by functions and by data sources
+    files: list[EvaluatedFile] = []
+    for path, digest in digests.items():
+        recorded_path = os.path.normpath(path).replace(os.sep, "/")
+        files.append(EvaluatedFile(recorded_path, digest, work_tree.is_inside(os.path.realpath(path))))
+    return files
 
 
 def _format_relative(path: str, directory: str) -> str:

@@ -86,7 +86,7 @@ DIRECTORY: Final = "DIR"  # key in SOURCE_IMPORTERS: any exported directory
 
 
 def find_source_importer(source: str) -> SourceImporter | None:
-    """Return the importer for the value of `-from`: a named source, else any directory; None without one."""
+    """Return the importer for the value of `-from`: of the source with this name, else of directories, else None."""
     if source in SOURCE_IMPORTERS and not Path(source).is_dir():  # a directory of this name wins
         return SOURCE_IMPORTERS[source]
     return SOURCE_IMPORTERS.get(DIRECTORY)
@@ -266,7 +266,7 @@ def render_resource_block(
         observed = {name for name, attribute in schema.attributes.items() if attribute.observed}
         attributes = {name: value for name, value in attributes.items() if name not in observed}
     import hcl2
-    from hcl2.const import IS_BLOCK
+    from hcl2.const import IS_BLOCK  # the key to mark a mapping as a block
 
     body = {IS_BLOCK: True, **({"provider": provider} if provider else {})}
     body |= _build_body(schema, attributes, IS_BLOCK, references)
@@ -342,7 +342,7 @@ def _build_hcl2_expression(value: Any) -> Any:
 
 
 def _quote_text(text: str) -> str:
-    """Quote a text. The hcl2 package drops a quotation mark right before an interpolation."""
+    """Quote a text. A quotation mark before `$${` is written by its number: the hcl2 package would drop it."""
     return quote_string(text).replace('\\"$${', "\\u0022$${")
 
 
@@ -387,12 +387,11 @@ def import_object(
         )
         return [build_error("resource-already-managed-by-nexusform", detail)]
     start = Position(1, 1, 0)
-    target = ImportTarget(
-        address=address, id=object_id, provider=block.provider, span=Span("", start, start), block=block
-    )
+    span = Span("", start, start)  # there is no import block
+    target = ImportTarget(address=address, id=object_id, provider=block.provider, span=span, block=block)
     found_object, problems = find_imported_object(target, request, providers)
     if found_object is None:
-        return [replace(p, subject=None, block="") for p in problems]  # there is no import block
+        return [replace(p, subject=None, block="") for p in problems]  # a command has no import block to point at
     if not found_object.creation:  # as in find_imports
         found_object = replace(found_object, creation=state.last_creation + 1)
     new_state = replace(

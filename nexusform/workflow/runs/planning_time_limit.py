@@ -18,7 +18,7 @@ _MAX_WAITS: Final = 8  # number of waits for code of nexusform, because exceptio
 
 @contextmanager
 def limit_time(seconds: int) -> Iterator[None]:
-    """Raise DiagnosticsError inside the block after the seconds: by a signal, or off the main thread by a thread."""
+    """Raise DiagnosticsError in the block after the seconds: by a signal in the main thread, else by another thread."""
     failure = DiagnosticsError(
         build_error(
             "time-budget",
@@ -34,7 +34,7 @@ def limit_time(seconds: int) -> Iterator[None]:
 
 @contextmanager
 def _limit_by_signal(seconds: int, failure: DiagnosticsError) -> Iterator[None]:
-    """Raise the failure in the main thread from a timer signal, repeatedly until the block ends."""
+    """Raise the failure in the main thread by a timer signal, after the seconds and repeatedly until the block ends."""
     remaining_waits, has_ended = _MAX_WAITS, False
 
     def handle_signal(_number: int, frame: FrameType | None) -> None:
@@ -43,7 +43,7 @@ def _limit_by_signal(seconds: int, failure: DiagnosticsError) -> Iterator[None]:
             return
         if remaining_waits and not _is_own_code(frame):
             remaining_waits -= 1
-            return  # a finaliser would swallow the exception
+            return  # perhaps a finaliser runs, and would swallow the exception: try again later
         raise failure
 
     old_handler = signal.signal(signal.SIGALRM, handle_signal)
@@ -81,7 +81,7 @@ def _limit_by_thread(seconds: int, failure: DiagnosticsError) -> Iterator[None]:
             wait = _REPEAT_SECONDS
             if remaining_waits and not _is_own_code(sys._current_frames().get(planning_thread)):  # noqa: SLF001 - there is no other
                 remaining_waits -= 1
-                continue  # a finaliser would swallow the exception
+                continue  # perhaps a finaliser runs, and would swallow the exception: try again later
             with raise_lock:
                 if has_ended:
                     return

@@ -38,7 +38,7 @@ FlawCheck = Callable[[Change], str]
 def validate_changes_at_providers(
     result: PlanResult, providers: Mapping[str, Provider], request: PlanRequest, errors: Iterable[Diagnostic]
 ) -> list[Diagnostic]:
-    """Return the errors predicted by providers and servers for changes. `errors` are further ones, not in the plan."""
+    """Validate the changes of a plan at the providers, and return their errors. `errors` are those not in the plan."""
     explain_flaw = create_validation_check(result, request.configuration, errors)  # "": the change can be validated
     write_only, diagnostics = evaluate_write_only(result.plan, request)
     for name, provider in providers.items():
@@ -48,10 +48,9 @@ def validate_changes_at_providers(
             changes = _select_changes(result, name, {*_SENT_ACTIONS, Action.DELETE})
         else:
             changes = [change for change in _select_changes(result, name) if not explain_flaw(change)]
+        requests = [_build_request(change, explain_flaw(change), write_only) for change in changes]
         try:
-            problems = provider.validate_changes(
-                [_build_request(change, explain_flaw(change), write_only) for change in changes]
-            )
+            problems = provider.validate_changes(requests)
         except ProviderProblem as problem:
             diagnostics.append(build_error("refresh-failed", str(problem)))
             continue
@@ -67,7 +66,7 @@ def build_skipped_checks_diagnostics(
     for name, provider in providers.items():
         if isinstance(provider, DryRunProvider):
             changes = _select_changes(result, name)
-            requests = [_build_request(change, "", {}) for change in changes]
+            requests = [_build_request(change, skip_reason="", write_only={}) for change in changes]
             diagnostics += _build_diagnostics(changes, provider.list_skipped(requests, reason))
     return diagnostics
 
@@ -81,13 +80,13 @@ def _build_diagnostics(changes: Sequence[Change], problems: Iterable[tuple[int, 
     """Yield the problems (each with an index of `changes`) at the source of their change."""
     for index, problem in problems:
         change = changes[index]
-        address = str(change.address) if problem.id == REJECTED_CHANGE else ""
+        address = str(change.address) if problem.id == REJECTED_CHANGE else ""  # marks the change as rejected
         details = {"block": change.block, "brief": problem.brief, "address": address}
         yield build_diagnostic(problem.severity, problem.id, problem.detail, change.source, **details)
 
 
-def _build_request(change: Change, flaw: str, write_only: WriteOnlyValues) -> ChangeRequest:
-    """Build the request of a change for its provider; `flaw` is the reason to skip it, "" if it is valid."""
+def _build_request(change: Change, skip_reason: str, write_only: WriteOnlyValues) -> ChangeRequest:
+    """Build the request of a change for its provider. `skip_reason`: why it cannot be validated, "" if it can."""
     key = ObjectKey(change.address.type, change.id, change.creation)
     prior = change.before if change.action in (Action.UPDATE, Action.DELETE) else None  # a new object
     private_note = change.private or {}
@@ -104,7 +103,7 @@ def _build_request(change: Change, flaw: str, write_only: WriteOnlyValues) -> Ch
         private_note=private_note,
         ignored_paths=change.ignored_paths,
         replaced_attributes=change.before if change.action is Action.REPLACE else None,
-        skip_reason=flaw,
+        skip_reason=skip_reason,
     )
 
 
@@ -135,7 +134,7 @@ def create_validation_check(
 
 
 def _find_blocks_of_error(error: Diagnostic, blocks: Iterable[ResourceBlock]) -> set[str]:
-    """Return the addresses of the blocks around an error, and the block of its address, if it has one."""
+    """Return the addresses of the blocks with an error: around its source position, and of its own address."""
     addresses: set[str] = set()
     if error.subject is not None:
         for block in blocks:

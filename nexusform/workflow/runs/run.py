@@ -152,12 +152,11 @@ class Run(Struct):
         """Add identities to the state; the next write saves them."""
         if identities:
             state = self.stored.state
-            self.stored = replace(
-                self.stored, state=replace(state, providers=dict(sorted({**state.providers, **identities}.items())))
-            )
+            providers = dict(sorted({**state.providers, **identities}.items()))
+            self.stored = replace(self.stored, state=replace(state, providers=providers))
 
     def _record_confirmed_identities(self) -> None:
-        """Record the observed identity of each system not confirmed by comparison, if the refresh missed no object."""
+        """Record the identity of each system not identified by comparison, if its provider found all objects."""
         check = self.identities
         if check is None:
             return
@@ -226,7 +225,7 @@ class Run(Struct):
         return self._complete_plan(replace(result, plan=self._add_provider_records(result.plan)), diagnostics)
 
     def _add_provider_records(self, plan: Plan) -> Plan:
-        """Return the plan with the inventories read by providers, and with the systems behind them if identified."""
+        """Return the plan with the inventories read by providers and, if known, the identities of their systems."""
         captured = list_captured_inventories(self.providers, plan.timestamp)
         plan = replace(plan, inventories=(*plan.inventories, *captured))
         if self.identities is None:
@@ -241,9 +240,8 @@ class Run(Struct):
         """Compare the systems behind the providers after a plan with -refresh=false. Usually no connection is made, and
         only settings are compared. If a data source has just connected (`is_connected`), servers are identified, too.
         """
-        is_expected = bool(options.dry_run_skip_reason) and not self.unreachable
-        if options.refresh or not is_expected:  # with a refresh they were compared before it
-            return []
+        if options.refresh or not options.dry_run_skip_reason or self.unreachable:
+            return []  # compared elsewhere (before a refresh, or with a saved plan), or the server is unreachable
         if is_connected:
             diagnostics = self.check_identities()
             if not self.unreachable:
@@ -252,7 +250,7 @@ class Run(Struct):
         return self.check_identities(connects=False)
 
     def _plan_from_state(self, options: PlanOptions) -> PlanResult:
-        """Plan from the state alone, since a system is unreachable. Add a warning; nothing is validated."""
+        """Plan from the state alone, since a server is unreachable. Add a warning; the server validates no change."""
         reason = "the plan is made from the state"
         result = self._refresh_and_plan(replace(options, refresh=False, dry_run_skip_reason=reason))
         warning = build_warning(
@@ -300,8 +298,8 @@ class Run(Struct):
         return list(check_consistency(self.stored.state, self.project.registries.resource_types, PROVIDERS))
 
     def _complete_plan(self, result: PlanResult, further_diagnostics: Sequence[Diagnostic]) -> PlanResult:
-        """Return the result with further diagnostics, lint findings of a normal plan, and the capacity of the sites.
-        `further_diagnostics` were found outside of the planner, for example by a server-side dry run.
+        """Return the result with `further_diagnostics`, lint findings of a normal plan, and the capacity of the sites.
+        The diagnostics were found outside of the planner, for example by a server-side dry run.
         """
         plan, errors = result.plan, select_errors(further_diagnostics)
         rejects_only_single_changes = all(error.id == "field-conflict" and error.address for error in errors)
@@ -313,19 +311,23 @@ class Run(Struct):
             plan = replace(plan, diagnostics=(*plan.diagnostics, *further_diagnostics), errored=errored)
         result = replace(result, plan=plan)
         if plan.mode is Mode.NORMAL:
-            findings: list[Diagnostic] = []
-            # The rules are about pools with a count and VMs placed by this plan.
-            objects = result.objects.values()
-            has_pools_to_lint = any(pool.count_path for vms in objects if vms.placements.tokens for pool in vms.pools)
-            if has_pools_to_lint and not result.plan.errored:
-                from nexusform.workflow.opening.linting import lint_plan
-
-                findings = lint_plan(result, self.project.configuration)
-            disabled_rules = tuple(sorted(self.project.configuration.settings.ignored_rules))
-            diagnostics = (*result.plan.diagnostics, *findings)
-            result = replace(result, plan=replace(result.plan, diagnostics=diagnostics, disabled_rules=disabled_rules))
+            result = self._add_lint_findings(result)
         with log_duration("room counted"):
             return add_site_capacity(result, self.project.registries)
+
+    def _add_lint_findings(self, result: PlanResult) -> PlanResult:
+        """Return the result with the findings of the lint rules, and the disabled rules. Errors prevent all rules."""
+        findings: list[Diagnostic] = []
+        # The rules are about pools with a count and VMs placed by this plan.
+        objects = result.objects.values()
+        has_pools_to_lint = any(pool.count_path for vms in objects if vms.placements.tokens for pool in vms.pools)
+        if has_pools_to_lint and not result.plan.errored:
+            from nexusform.workflow.opening.linting import lint_plan
+
+            findings = lint_plan(result, self.project.configuration)
+        disabled_rules = tuple(sorted(self.project.configuration.settings.ignored_rules))
+        diagnostics = (*result.plan.diagnostics, *findings)
+        return replace(result, plan=replace(result.plan, diagnostics=diagnostics, disabled_rules=disabled_rules))
 
     def rebuild_plan(self, saved_plan: Plan) -> Plan:
         """Plan again with the recorded inputs of a saved plan: providers read nothing. Without results based on sampled
@@ -408,7 +410,7 @@ class Run(Struct):
 
 
 def _query_unreachable(query: ServerReader, question: ServerQuery) -> str:
-    """Query a server. Its failure becomes a warning, since the plan starts from the state."""
+    """Query a server. A failure has the severity of a warning, since the plan is made from the state anyway."""
     try:
         return query(question)
     except ExternalQueryProblem as failure:
@@ -457,25 +459,24 @@ def build_plan_request(project: Project, stored: StoredState, plan: Plan) -> Pla
 
 def build_base_request(project: Project, stored: StoredState) -> PlanRequest:
     """Build the plan request of a project and its state, without the options of a plan."""
+    context = project.context
     return PlanRequest(
         configuration=project.configuration,
         variables=project.variables,
         state=stored.state,
         registries=project.registries,
         files=project.files,
-        now=read_clock(project.context.environment),
+        now=read_clock(context.environment),
         workspace=project.workspace,
-        working_directory=project.context.working_directory,
+        working_directory=context.working_directory,
         prior_digest=stored.digest,
         data_overrides=project.data_values,
         object_overrides=project.planned_values,
-        limits=project.context.merge_limits(project.configuration.settings.limits),
+        limits=context.merge_limits(project.configuration.settings.limits),
         new_uuid=lambda: str(uuid.uuid4()),
         read_state=project.remote_states.read if project.remote_states is not None else None,
         query=project.servers.query if project.servers is not None else None,
-        commit=find_commit(
-            project.context.directory, project.context.environment, project.context.directory_confinement
-        ),
+        commit=find_commit(context.directory, context.environment, context.directory_confinement),
     )
 
 
@@ -489,7 +490,7 @@ def begin_run(
     clock: Clock = _SYSTEM_CLOCK,
     records_recovery: bool = True,
 ) -> Iterator[Run]:
-    """Lock and read the state, create providers, recover from an interrupted run (with `records_recovery` recorded)."""
+    """Lock and read the state, create providers, and recover an interrupted run (saved with `records_recovery`)."""
     run = Run(project, clock, notices=notices)
     with ExitStack() as exit_stack:
         _acquire_state_lock(run, operation, locking, exit_stack)
@@ -500,14 +501,9 @@ def begin_run(
 
 def _acquire_state_lock(run: Run, operation: str, locking: LockOptions, exit_stack: ExitStack) -> None:
     """Acquire the lock of the state, and release it when `exit_stack` closes; problems go to the run's diagnostics."""
-    project = run.project
+    backend, environment, on_wait = run.project.backend, run.project.context.environment, run.notices.on_wait
     run.lock, problems = acquire_lock(
-        project.backend,
-        operation,
-        locking,
-        clock=run.clock,
-        environment=project.context.environment,
-        on_wait=run.notices.on_wait,
+        backend, operation, locking, clock=run.clock, environment=environment, on_wait=on_wait
     )
     run.diagnostics += problems
     if run.lock is not None:

@@ -63,18 +63,7 @@ def _compare_plan(run: Run, saved: SavedPlan, *, replan: bool, is_verified: bool
     """
     plan = saved.plan
     if plan.serial != run.stored.state.serial:
-        if plan.mode is not Mode.NORMAL or plan.targets or plan.excludes or plan.replaces:
-            return CheckedPlan(None, (_build_stale_error(run, plan, "Plans with special options are not compared."),))
-        new_plan = run.plan(get_plan_options(plan)).plan
-        differences = _describe_differences(plan, new_plan)
-        if differences:
-            return CheckedPlan(None, (_build_stale_error(run, plan, f"A new plan has other changes: {differences}"),))
-        serial_warning = build_warning(
-            "state-changed-since-plan",
-            f"The plan is for serial {plan.serial}; the state now has serial {run.stored.state.serial}. A new "
-            "plan has the same changes, so they are applied.",
-        )
-        return CheckedPlan(new_plan, (serial_warning,))
+        return _compare_for_new_serial(run, plan)
     changed_inputs = _list_changed_inputs(run, saved)
     if not changed_inputs and not replan:
         return _compare_with_new_plan(run, saved, is_verified=is_verified)
@@ -98,8 +87,24 @@ def _compare_plan(run: Run, saved: SavedPlan, *, replan: bool, is_verified: bool
     return _compare_with_new_plan(run, saved, is_verified=is_verified)
 
 
+def _compare_for_new_serial(run: Run, plan: Plan) -> CheckedPlan:
+    """Plan again for the current serial of the state. Accept the new plan if it has the same changes as `plan`."""
+    if plan.mode is not Mode.NORMAL or plan.targets or plan.excludes or plan.replaces:
+        return CheckedPlan(None, (_build_stale_error(run, plan, "Plans with special options are not compared."),))
+    new_plan = run.plan(get_plan_options(plan)).plan
+    differences = _describe_differences(plan, new_plan)
+    if differences:
+        return CheckedPlan(None, (_build_stale_error(run, plan, f"A new plan has other changes: {differences}"),))
+    serial_warning = build_warning(
+        "state-changed-since-plan",
+        f"The plan is for serial {plan.serial}; the state now has serial {run.stored.state.serial}. A new "
+        "plan has the same changes, so they are applied.",
+    )
+    return CheckedPlan(new_plan, (serial_warning,))
+
+
 def _compare_with_new_plan(run: Run, saved: SavedPlan, *, is_verified: bool) -> CheckedPlan:
-    """Accept the plan if planning with its recorded inputs gives the same. An irreproducible one must be verified."""
+    """Accept the plan if its recorded inputs give the same plan. An irreproducible one needs a verified signature."""
     plan, reason = saved.plan, _explain_not_reproducible(run, saved)
     if not reason:
         new_plan = run.rebuild_plan(plan)
@@ -125,8 +130,8 @@ def _compare_with_new_plan(run: Run, saved: SavedPlan, *, is_verified: bool) -> 
 
 
 def _compare_all_parts(plan: Plan, new_plan: Plan) -> CheckedPlan:
-    """Accept the plan if all of its parts equal those of a new plan. The confidence of samples not drawn again is not
-    compared.
+    """Accept the plan if all of its parts equal those of a new plan. Confidence is compared only if verdicts depend on
+    samples: otherwise the new plan was made without samples.
     """
     if has_sampled_verdicts(plan):
         differing_parts = list_different_parts(plan, new_plan)
@@ -138,7 +143,7 @@ def _compare_all_parts(plan: Plan, new_plan: Plan) -> CheckedPlan:
 
 
 def _explain_not_reproducible(run: Run, saved: SavedPlan) -> str:
-    """Return why planning again may differ: another version or changed files of functions; "" if it may not."""
+    """Return why a new plan may differ: another version, or changed files read by functions; "" if it may not."""
     plan = saved.plan
     if plan.nexusform_version != nexusform.__version__:
         return f"nexusform {plan.nexusform_version} created it."
@@ -147,7 +152,7 @@ def _explain_not_reproducible(run: Run, saved: SavedPlan) -> str:
 
 
 def _has_all_inputs(run: Run, plan: Plan) -> bool:
-    """Return whether all files read by the plan are readable here, and it read no state of another configuration."""
+    """Return whether all files of the plan are readable here; False if it also read another configuration's state."""
     try:
         for path in (*plan.basis.files, *plan.basis.data_files):
             run.project.files.read(path)
@@ -157,7 +162,7 @@ def _has_all_inputs(run: Run, plan: Plan) -> bool:
 
 
 def _reject_plan(problem: str) -> CheckedPlan:
-    """Reject a plan differing from its inputs: its file was modified."""
+    """Build the rejection of a plan not derived from its inputs; its file was modified."""
     rejection = build_error(
         "saved-plan-contents-mismatch",
         f"{problem} A plan follows from its configuration and the state, so this file was modified. Plan "
@@ -192,14 +197,13 @@ def _check_plan_applicable(run: Run, saved: SavedPlan) -> Diagnostic | None:
             f'the state with lineage "{lineage}"' if lineage else "an empty state"
             for lineage in (plan.lineage, state.lineage)
         ]
-        return build_error(
-            "saved-plan-state-mismatch", f"The plan is for {planned_state}, but this is {current_state}. Plan again."
-        )
+        detail = f"The plan is for {planned_state}, but this is {current_state}. Plan again."
+        return build_error("saved-plan-state-mismatch", detail)
     return None
 
 
 def _describe_differences(plan: Plan, new_plan: Plan) -> str:
-    """Return the differences of a new plan visible to a reviewer, or its first error; "" if it looks the same."""
+    """Return the visible differences of a new plan, or its first error, as text; "" if it looks the same."""
     if new_plan.errored:
         first_error = select_errors(new_plan.diagnostics)[0]
         address = _INSTANCE_KEY.sub("[...]", first_error.address)  # a key may be secret here
@@ -245,7 +249,7 @@ def _is_path_admitted(confinement: Confinement, path: str) -> bool:
 
 
 def _read_remote_states(run: Run) -> Mapping[str, str]:
-    """Read the states of other configurations: lineage and serial of the readable ones by address of data block."""
+    """Read the states of other configurations. Return lineage and serial of readable ones by address of data block."""
     evaluation = build_state_evaluation(build_base_request(run.project, run.stored))
     read_all_data(run.project.configuration, evaluation)
     return evaluation.settings.reads.states
@@ -256,9 +260,8 @@ def _list_changed_inputs(run: Run, saved: SavedPlan) -> list[str]:
     plan, changed_inputs = saved.plan, []
     if plan.prior_digest != run.stored.digest:
         changed_inputs.append(f"the state under serial {plan.serial}")
-    changed_inputs += [
-        f'"{path.removeprefix("./")}"' for path in _list_changed_files(plan.basis.data_files, run.project.files)
-    ]
+    changed_files = _list_changed_files(plan.basis.data_files, run.project.files)
+    changed_inputs += [f'"{path.removeprefix("./")}"' for path in changed_files]
     if plan.basis.states:
         current_states = _read_remote_states(run)
         for reader, planned_state in plan.basis.states.items():
@@ -282,9 +285,7 @@ def _list_changed_files(digests: Mapping[str, str], files: Files) -> list[str]:
 
 
 def _check_configuration(run: Run, saved: SavedPlan) -> list[Diagnostic]:
-    """Return a warning if files of the configuration, or files read by its functions, differ from those of the plan. A
-    directory without configuration is not compared.
-    """
+    """Return a warning if files of a configuration here, or read by its functions, differ from those of the plan."""
     configuration, _ = load_project_configuration(run.project.context)
     if not configuration.files:
         return []

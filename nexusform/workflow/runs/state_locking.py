@@ -64,7 +64,7 @@ class StateLock(Struct):
 def build_lock_info(
     operation: str, backend: StateBackend, clock: Clock, environment: Mapping[str, str], info: str = ""
 ) -> LockInfo:
-    """Build the description of this process, shown to others waiting for the lock."""
+    """Build the description of this process, shown to others waiting for the lock; `info` is any text to show."""
     host = os.uname().nodename
     return LockInfo(
         id=str(uuid.uuid4()),

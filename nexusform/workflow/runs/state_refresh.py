@@ -7,7 +7,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.applying.answer_comparison import compare_answer
-from nexusform.applying.provider_calls import get_failed_change
+from nexusform.applying.provider_calls import get_failed_change, merge_note
 from nexusform.applying.step_results import MachineLocations
 from nexusform.configuration.declarations.configuration import DEFAULT_PROVIDER, ResourceBlock
 from nexusform.diagnostics.diagnostic import Diagnostic, Severity, build_diagnostic
@@ -45,8 +45,8 @@ def refresh_objects(
     types: Mapping[str, ResourceType],
     on_read: Callable[[str, str], None],
 ) -> Refreshed:
-    """Return the objects changed since the state was written (None: missing). Only observing providers are read;
-    `on_read` is called with address and id of each object. Raises ProviderProblem.
+    """Return the objects changed since the state was written; None for a missing one. Providers able to return only the
+    state are not read. `on_read` is called with address and id of each object. Raises ProviderProblem.
     """
     changed_objects: Refreshed = {}
     for name, provider in providers.items():
@@ -89,10 +89,7 @@ def _read_objects(
                 f"Provider {provider.name} returned invalid attributes for {address} ({address.type}): "
                 f"{format_path(mismatches[0].path)}: {mismatches[0].detail}"
             )
-        private_note = recorded.private
-        if answer.note:  # its entries replace recorded ones, or remove them if they are null
-            merged_note = {**recorded.note, **answer.note}
-            private_note = {name: value for name, value in merged_note.items() if value is not None} or None
+        private_note = merge_note(recorded, answer.note).private
         if answer.attributes == recorded.attributes and private_note == recorded.private:
             continue  # the usual case, decided without the costs of the next steps
         attributes = locations.update_locations(answer.attributes)
@@ -120,15 +117,10 @@ def find_provider_changes(request: PlanRequest, providers: Mapping[str, Provider
         if not provider.observes_objects or not provider.sends_changes:  # not the provider of a real site
             continue
         objects = sorted(_list_changed_objects(name, request), key=lambda entry: compute_address_order(entry[0]))
-        requests = [
-            ReadRequest(
-                ObjectKey(address.type, str(recorded.attributes.get("id")), 0),
-                recorded.attributes,
-                str(address),
-                private_note=recorded.note,
-            )
-            for address, recorded, _ in objects
-        ]
+        requests: list[ReadRequest] = []
+        for address, recorded, _ in objects:
+            key = ObjectKey(address.type, str(recorded.attributes.get("id")), 0)
+            requests.append(ReadRequest(key, recorded.attributes, str(address), private_note=recorded.note))
         for (address, recorded, block), answer in zip(objects, provider.read(requests), strict=True):
             if answer.attributes is None:
                 changes.missing[address] = None

@@ -56,7 +56,7 @@ class StateCommandContext(Struct, frozen=True):
     def acquire_lock(
         self, context: CommandContext, backend: StateBackend, operation: str, locking: LockOptions
     ) -> tuple[StateLock | None, list[Diagnostic]]:
-        """Acquire the lock of a state for this command; see locking.acquire_lock."""
+        """Acquire the lock of a state for this command; see state_locking.acquire_lock."""
         return acquire_lock(
             backend, operation, locking, clock=self.clock, environment=context.environment, on_wait=self.on_wait
         )
@@ -269,9 +269,8 @@ def create_remove_change(
                 return state, []
         addresses = state_edits.select_instances(state, patterns)
         if not addresses:
-            return None, [
-                build_error("no-matching-objects-found", "`nexusform state list` shows all addresses of the state.")
-            ]
+            detail = "`nexusform state list` shows all addresses of the state."
+            return None, [build_error("no-matching-objects-found", detail)]
         recorded_state = add_forgotten_vms(state, addresses, build_registries())
         return state_edits.remove_instances(recorded_state, addresses), _build_running_warning(state, addresses)
 
@@ -292,7 +291,7 @@ def _drop_missing_vms(state: State, vms: Sequence[tuple[AddressPattern, str]]) -
             detail = f"{pattern} has no forgotten VM {name}.{suggestion}"
             problems.append(build_error("no-matching-objects-found", detail))
         for address in matching_addresses:
-            state = release_forgotten_vm(state, address, name) or state
+            state = release_forgotten_vm(state, address, name) or state  # None: the VM is released already
     return state, problems
 
 
@@ -389,7 +388,7 @@ def check_lineage(state: State, pushed: State, name: str) -> Diagnostic | None:
 
 
 def verify_state(context: CommandContext, *, reads_providers: bool = True) -> StateReadResult:
-    """Return the state with its errors and violated rules (and drift). State None: a check was impossible."""
+    """Return the state with its problems and, with `reads_providers`, drift. State None: a check was not possible."""
     backend, problems, sources = find_backend(context)
     if backend is None:
         return StateReadResult(state=None, diagnostics=tuple(problems), sources=sources)
@@ -442,7 +441,7 @@ def _check_state_drift(
 
 
 def _format_drift(drift: Drift) -> str:
-    """Format the names of changed attributes of an object."""
+    """Format the address of an object with the names of its changed attributes, or the fact of its deletion."""
     if drift.after is None:
         return f"{drift.address} no longer exists"
     before, after = drift.before, drift.after

@@ -125,7 +125,8 @@ def _run_locked(
             problems += new_problems
             if lock is not None:
                 exit_stack.callback(lambda: problems.extend(lock.release()))
-            problems += action(target) if not has_errors(problems) else []
+            if not has_errors(problems):
+                problems += action(target)
         except BackendProblem as problem:
             problems.append(build_error("backend-rejection", str(problem)))
     return problems

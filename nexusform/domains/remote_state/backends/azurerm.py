@@ -172,7 +172,7 @@ class AzureBackend(LineJournalBackend):
         return _parse_lock_holder(properties.metadata) or locks.parse_lock(b"")
 
     def force_unlock(self, lock_id: str) -> None:
-        """Break the lease of the lock with this id."""
+        """Break the lease of the lock with this id, and seal the journal: its former holder cannot append."""
         locks.check_breakable(lock_id, self.read_lock())
         with self._convert_errors("break the lock"):
             self._create_lease_client().break_lease(lease_break_period=0)
@@ -209,7 +209,7 @@ class AzureBackend(LineJournalBackend):
         with self._convert_errors("list the history"):
             blobs = list(self._container.list_blobs(name_starts_with=self._name, include=["snapshots"]))
         snapshots = sorted(blob.snapshot for blob in blobs if blob.name == self._name and blob.snapshot)
-        return [StoredStateVersion(snapshot, snapshot) for snapshot in reversed(snapshots)]
+        return [StoredStateVersion(snapshot, snapshot) for snapshot in reversed(snapshots)]  # its time is its id
 
     def read_version(self, version: str) -> bytes:
         """Return an earlier document by its id."""
@@ -344,7 +344,7 @@ class _BlobJournal:
         self._check_lease()
 
     def _append_block(self, data: bytes) -> None:
-        """Append bytes to the journal blob; an append received without a response counts."""
+        """Append bytes to the journal blob. If an earlier response was lost, the bytes may be there already."""
         from azure.core.exceptions import HttpResponseError
 
         if self._blob is None or self._blocks >= _MAX_BLOCKS:  # none is open, or Azure allows few more appends
@@ -356,7 +356,7 @@ class _BlobJournal:
             if _get_error_code(refusal) != "AppendPositionConditionNotMet":
                 raise
             download = self._blob.download_blob(offset=self._position, length=len(data) + 1)
-            if bytes(download.readall()) != data:  # else it is our own earlier attempt
+            if bytes(download.readall()) != data:  # written by another process
                 raise
         self._position += len(data)
         self._blocks += 1

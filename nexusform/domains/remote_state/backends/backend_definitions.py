@@ -97,18 +97,21 @@ def _open_postgres(settings: Mapping[str, Any], directories: Directories) -> Sta
 
 
 def _list_azurerm_addresses(settings: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the URL of the blob with the state."""
     account = f"https://{settings.get('storage_account_name')}.blob.core.windows.net"
     service = str(settings.get("endpoint") or account).rstrip("/")
     return (f"{service}/{settings.get('container_name')}/{settings.get('key')}",)
 
 
 def _list_http_addresses(settings: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the configured URLs of the state and its lock."""
     names = ("address", "lock_address", "unlock_address")
     return tuple(str(settings[name]) for name in names if name in settings)
 
 
 def _list_s3_urls(settings: Mapping[str, Any]) -> tuple[str, ...]:
-    service = str(settings.get("endpoint") or "s3:/").rstrip("/")
+    """Return the URL of the object with the state."""
+    service = str(settings.get("endpoint") or "s3:/").rstrip("/")  # the default gives s3://BUCKET/KEY
     return (f"{service}/{settings.get('bucket')}/{settings.get('key')}",)
 
 

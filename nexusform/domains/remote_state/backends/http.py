@@ -218,9 +218,8 @@ class HttpBackend:
             return  # not locked, or checked recently
         holder = self.read_lock()
         if holder is None or holder.id != self._lock_id:
-            raise BackendProblem(
-                f"Another process broke the lock of {self.describe()} during this run. This run writes nothing more."
-            )
+            reason = f"Another process broke the lock of {self.describe()} during this run."
+            raise BackendProblem(f"{reason} This run writes nothing more.")
         self._checked_at = locks.read_monotonic_clock()
 
     def _send_unlock(self, info: LockInfo) -> None:
@@ -255,6 +254,7 @@ class HttpBackend:
             self._write_workspace_index([*names, self._workspace])
 
     def _write_workspace_index(self, names: Sequence[str]) -> None:
+        """Write the list of workspaces to its own address, with the members of a state document."""
         index = self._service.expand_workspace(_INDEX)
         body = json.dumps({"version": 4, "serial": 0, "lineage": _INDEX, "workspaces": sorted(names)}).encode()
         headers = {"Content-Type": "application/json"}

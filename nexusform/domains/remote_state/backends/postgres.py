@@ -96,7 +96,7 @@ class PostgresBackend:
             self._batch_writer.add_lines(records)
 
     def read_journal(self) -> list[bytes]:
-        """Return all records since the last compaction."""
+        """Return all records since the last compaction. A row of the query is (size, lines): see `_fetch_limited`."""
         query = (
             "SELECT sum(octet_length(lines) + 1), CASE WHEN sum(octet_length(lines) + 1) <= %s THEN "
             "string_agg(lines, '\\x0a'::bytea ORDER BY number) END FROM {schema}.journal "
@@ -224,7 +224,7 @@ class PostgresBackend:
             "WHERE name = %s AND v.id = %s"
         )
         with self._open_session("read the history") as connection:
-            number = parse_integer(version) or -1  # no row has it
+            number = parse_integer(version) or -1  # -1 for an invalid id: no row has it
             parameters = (self._database.max_bytes, self._workspace, number)
             content = _fetch_limited(connection, self._database.format_sql(query), parameters)
         if content is None:
@@ -276,6 +276,7 @@ class PostgresBackend:
             connection.execute(self._database.format_sql(statement), (row, b"\n".join(lines)))
 
     def _read_document(self, connection: Connection[Any]) -> bytes | None:
+        """Return the state document, None if there is none. A row is (size, document): see `_fetch_limited`."""
         query = (
             "SELECT octet_length(document), CASE WHEN octet_length(document) <= %s THEN document END "
             "FROM {schema}.workspaces WHERE name = %s"
@@ -300,7 +301,7 @@ class PostgresBackend:
         connection.execute(sql(statement), (document, row))
 
     def _get_or_create_row_id(self, connection: Connection[Any]) -> int:
-        """Return the id of the workspace's row."""
+        """Return the id of the workspace's row; create a missing row."""
         make = "INSERT INTO {schema}.workspaces (name) VALUES (%s) ON CONFLICT (name) DO NOTHING"
         find = "SELECT id FROM {schema}.workspaces WHERE name = %s"
         connection.execute(self._database.format_sql(make), (self._workspace,))

@@ -142,7 +142,7 @@ class S3Backend(LineJournalBackend):
             self._objects.delete(self._lock_key)
 
     def read_lock(self) -> LockInfo | None:
-        """Return the current holder of the lock."""
+        """Return the current holder of the lock; None without one, or if its lease has expired."""
         with self._convert_errors("read the lock"):
             current = self._read_lock()
         return current.holder if current is not None and current.age < current.seconds else None
@@ -300,7 +300,7 @@ class _BucketObjects:
         return _read_content(answer, reading or ReadByteLimit(self.max_bytes)), str(answer["ETag"])
 
     def put(self, key: str, content: bytes, etag: str) -> str:
-        """Write over this ETag ("": none); return the new one. Raises _WriteConflict."""
+        """Write an object if it has this ETag, or for "" if it is missing. Return its ETag. Raises _WriteConflict."""
         from botocore.exceptions import ClientError
 
         condition = {"IfMatch": etag} if etag else {"IfNoneMatch": "*"}
@@ -311,7 +311,7 @@ class _BucketObjects:
             missing_codes = (_MISSING_CODE, "NotFound", "404")
             if _get_error_code(problem) not in (*conflict_codes, *missing_codes):
                 raise
-            # The response to an earlier attempt may be lost: then the object has our content.
+            # The response to an earlier attempt may be lost: then the object has this content.
             current, current_etag = self.get_content(key)
             if current != content:
                 raise _WriteConflict from None
@@ -439,7 +439,7 @@ def _strip_added_line_ends(content: bytes | None) -> bytes | None:
 
 def _disable_region_redirects(context: dict[str, Any], **_arguments: Any) -> None:
     """Prevent endless region lookups on a server that redirects everything."""
-    context.get("s3_redirect", {})["redirected"] = True
+    context.get("s3_redirect", {})["redirected"] = True  # botocore redirects a request only once
 
 
 def _get_error_code(problem: Any) -> str:
