@@ -90,6 +90,14 @@ def test_backend_settings_can_be_given_separately(nf: Callable[..., CommandResul
     assert Path("given/s.nfstate").exists()
     Path("settings.nfvars.hcl").write_text('path = "filed/s.nfstate"\n')
     assert "filed/s.nfstate" in nf("init", "-reconfigure", "-backend-config=settings.nfvars.hcl")[1]
+    # Values are converted to text, as in Terraform: a null is not set, so the default path remains.
+    Path("settings.nfvars.hcl").write_text("path = null\n")
+    assert "state/nexusform.nfstate" in nf("init", "-reconfigure", "-backend-config=settings.nfvars.hcl")[1]
+    Path("settings.nfvars.hcl").write_text("path = true\n")
+    assert 'Backend "local": true (' in nf("init", "-reconfigure", "-backend-config=settings.nfvars.hcl")[1]
+    Path("settings.nfvars.hcl").write_text('path = ["a"]\n')
+    code, _, err = nf("init", "-reconfigure", "-backend-config=settings.nfvars.hcl")
+    assert (code, "settings.nfvars.hcl line 1" in err, "string required" in err) == (1, True, True), err
     code, _, err = nf("init", "-reconfigure", "-backend-config=pth=x")
     assert code == 1
     assert 'has no setting "pth"' in err

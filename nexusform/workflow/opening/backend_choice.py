@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from nexusform.backends.registry import BACKENDS, Directories
 from nexusform.configuration.body_preparation import build_prepared_body
 from nexusform.configuration.declarations.configuration import Settings
-from nexusform.configuration.static_arguments import EMPTY_SCOPE, evaluate_constant
+from nexusform.configuration.static_arguments import EMPTY_SCOPE, evaluate_string
 from nexusform.configuration.variable_values import parse_variable_file
 from nexusform.diagnostics.diagnostic import (
     Diagnostic,
@@ -29,8 +29,7 @@ from nexusform.files.access_record import record_file_access
 from nexusform.files.regular_files import PRIVATE, OutsideConfinement, read_regular, write_file_atomically
 from nexusform.interfaces.plugins import FileProblem
 from nexusform.interfaces.state_storage import BackendProblem, StateBackend
-from nexusform.json_data.plain_data import convert_to_plain
-from nexusform.language.syntax.syntax_nodes import Block, Expression
+from nexusform.language.syntax.syntax_nodes import Attribute, Block
 from nexusform.schemas.block_schema import BlockSchema
 from nexusform.schemas.value_types import BOOL, Type
 from nexusform.workflow.opening.command_context import CommandContext
@@ -313,7 +312,11 @@ def parse_backend_flags(context: CommandContext, kind: str) -> tuple[dict[str, s
         problems += new_problems
         file_values: dict[str, str] = {}
         for setting in settings:
-            problems += _add_backend_setting(setting.name, setting.value, file_values)
+            assert not isinstance(setting.value, str), "a file has expressions"
+            span = setting.value.span
+            text_value = evaluate_string(Attribute(setting.name, setting.value, span, span), problems)
+            if text_value is not None:  # a null is not set
+                file_values[setting.name] = text_value
         from nexusform.files.external_files import is_untrusted_path  # loaded on first use
 
         if is_untrusted_path(flag, context.confinement):
@@ -337,18 +340,6 @@ def _check_untrusted_settings(
             f'"{path}" is a file of the work tree. {rejection} Set it with -backend-config=NAME=VALUE.',
         )
     ]
-
-
-def _add_backend_setting(name: str, expression: str | Expression, values: dict[str, str]) -> list[Diagnostic]:
-    """Add a setting of a file to `values` as text; return the problems of its expression."""
-    if isinstance(expression, str):
-        values[name] = expression
-        return []
-    value, problems = evaluate_constant(expression)
-    if not has_errors(problems):
-        plain_value, _ = convert_to_plain(value)
-        values[name] = str(plain_value)
-    return problems
 
 
 def load_backend_choice(context: CommandContext) -> BackendChoice | None:

@@ -94,15 +94,17 @@ def sign_plan(
     if has_errors(problems):
         return None, problems
     saved, new_problems = plan_file.read_plan_file(data, path)
+    problems += new_problems
     if saved is None:
-        return None, [*problems, *new_problems]
-    new_problems += check_plan_signable(saved, path, is_unconfined_accepted=is_unconfined_accepted)
+        return None, problems
+    problems += check_plan_signable(saved, path, is_unconfined_accepted=is_unconfined_accepted)
     members = plan_file.unpack_archive(data)  # not None for a plan read above
-    if members is None or has_errors(new_problems):
-        return None, [*problems, *new_problems]
+    if members is None or has_errors(problems):
+        return None, problems
     document = plan_file.pack_archive(plan_file.sign_members(members, signer.sign_digest))
     if is_encrypted(content):
-        document, problems = encrypt_plan(document, load_project_configuration(context)[0], context)
+        document, new_problems = encrypt_plan(document, load_project_configuration(context)[0], context)
+        problems += new_problems
     if not has_errors(problems):
         problems += write_signed_plan(path, document)
     if not has_errors(problems):
