@@ -255,6 +255,9 @@ def test_settings_other_than_allowed_addresses_are_rejected(
     text = read_output(capsys)
     assert 'The setting "' in text
     assert f'"{setting}' in text
+    has_only_allowed_addresses = setting in ("oidc_token_file_path", "skip_cert")
+    assert ("-allow-remote allows addresses only. Set it with" in text) == has_only_allowed_addresses
+    assert ("Allow it with -allow-remote" in text) != has_only_allowed_addresses
 
 
 @pytest.mark.of_domains("remote_state")

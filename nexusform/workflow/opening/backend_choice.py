@@ -241,7 +241,12 @@ def explain_rejected_settings(
     rejected_names = ", ".join(f'"{name}"' for name in settings if name not in accepted_names)
     if not rejected_names:
         return ""
-    return context.explain_rejection(f'The setting {rejected_names} of the backend "{kind}"')
+    subject = f'The setting {rejected_names} of the backend "{kind}"'
+    if has_only_allowed_addresses:
+        remedy = "Set it with -backend-config=NAME=VALUE, or by a variable of the environment."
+        reason = "is set in the configuration, and -allow-remote allows addresses only"
+        return f"{subject} {reason}. {remedy}{context.confinement_note}"
+    return context.explain_rejection(subject)
 
 
 def _parse_setting(name: str, text: str, value_type: Type) -> tuple[Any, list[Diagnostic]]:

@@ -173,11 +173,9 @@ def _build_path_summary(path: SiteUpgradePath) -> str:
             reason = f"no surge capacity for {pools}" if pools else "surge capacity in some samples only"
             return f"The upgrade does not fit: {cluster.cluster} stops at {hop.start} -> {hop.end}, {reason}."
     for cluster, hop in hops:
-        obstacle = ""
+        obstacle = "it needs another version bundle first." if hop.needs_intermediate_bundle else ""
         if hop.course.budgets:
             obstacle = _describe_blocking_budgets(hop.course.budgets)
-        elif hop.needs_intermediate_bundle:
-            obstacle = "it needs another version bundle first."
         if obstacle:
             return f"Every surge fits, but {cluster.cluster} may stop at {hop.start} -> {hop.end}: {obstacle}"
     count = sum(bool(hop.course.lost_pools) for _, hop in hops)

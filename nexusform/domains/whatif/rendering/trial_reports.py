@@ -237,8 +237,7 @@ def _explain_taints(result: RebalanceResult) -> str:
     returning = [item for item in result.trial.evictions if item.cluster in result.trial.tainted_clusters]
     names = ", ".join(f"{item.placement} ({item.policy})" for item in returning)
     leaving = [item.placement for item in returning if item.policy is PlacementPolicy.PICK_ALL]
-    verb = select_word_form(len(leaving), "runs", "run")
-    loss = enclose(" ", format_list(leaving), f" {verb} on one cluster less.")
+    loss = enclose(" ", format_list(leaving), f" {select_word_form(len(leaving), 'runs', 'run')} on one cluster less.")
     return (
         f"Without a taint the hub picks the same cluster again for {names}.{loss} "
         "Other placements cannot come to a tainted cluster. Without the taint, a PickAll placement returns."
