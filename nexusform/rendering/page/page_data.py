@@ -118,7 +118,9 @@ def _build_step(step: PlaybackStep) -> dict[str, Any]:
 
 
 def _build_site(site: SiteMap) -> dict[str, Any]:
-    """Build a site with its racks and VMs. A VM has its address, cluster, pool and SKU as position in their list."""
+    """Build a site with its racks and VMs. A VM is a list: name, positions of its address, cluster, pool and SKU in
+    the lists of the site, number of its mark, locations before and after, and further details (None: none).
+    """
     addresses: dict[str, int] = {}
     pools: dict[str, int] = {}
     skus: dict[_Sku, int] = {}

@@ -66,7 +66,7 @@ def render_report_page(
 
 def build_report_main(report: Report, pictures: Part = None, appendix: Part = None) -> Markup:
     """Build the main part of the page of an answer: verdict and facts, `pictures`, numbered sections, `appendix`.
-    Folded sections are details.
+    Folded sections are collapsible (`<details>`), and open if they are findings.
     """
     kind, label = ("denied", "Finding") if report.is_finding else ("safe", "Good")
     if report.impact is not None and not report.is_finding:

@@ -67,7 +67,9 @@ class LocalTaskEngine:
         max_running: Callable[[], int],
         is_stopping: Callable[[], bool],
     ) -> list[Task]:
-        """Run tasks and return those not started, as described by TaskEngine."""
+        """Run at most `max_running()` tasks at once until `is_stopping()`. Pass each result to `on_result`, and return
+        the tasks not started.
+        """
         batch = _Batch(on_result, deque())
         for task in tasks:
             # A task of a locked site runs on the worker (by number) with its lock, any other one (None) on any worker.

@@ -47,7 +47,6 @@ def render_fleet_plan_page(plan: FleetPlan) -> str:
                 aria_label=f"{site_count} of the wave {wave.name}",
             )
             maps += [build_element("h3", f"{wave.name}: {site_count}"), status_map]
-    # Render the legend with counts.
     legend = []
     for status in _STATUS_COLORS:
         count = len(plan.select_by_status(status))

@@ -153,8 +153,8 @@ class _FileReading(Struct):
 def read_definition(
     root: str, confinement: Confinement, now: str, allowed_sources: tuple[str, ...] = ()
 ) -> tuple[FleetDefinition | None, list[Diagnostic], Mapping[str, SourceFile]]:
-    """Read the definition in a directory; None with diagnostics if it is missing or invalid.
-    `allowed_sources`: further directories for sources.
+    """Read nexusform.sites.hcl in the directory `root`. Return the definition (None if the file is missing or invalid),
+    the problems, and the source files to show with them. Site sources may also be in `allowed_sources`.
     """
     path = str(Path(root, FILE_NAME))
     try:
@@ -220,7 +220,8 @@ def _read_sites_and_waves(body: Body, reading: _FileReading) -> tuple[list[SiteE
         if block.type not in ("site", "sites"):
             continue  # read above
         for site in _read_sites(block, reading):
-            _add_site(sites, replace(site, wave=site.wave or last_wave), wave_names, problems)
+            wave = site.wave or last_wave  # a site without a wave is in the last one
+            _add_site(sites, replace(site, wave=wave), wave_names, problems)
         if len(sites) > _MAX_SITES:
             detail = f"There are more than {_MAX_SITES:,} sites; split them over several directories."
             problems.append(build_error("too-many-sites", detail, block.header_span))
@@ -362,7 +363,6 @@ def _read_sites(block: Block, reading: _FileReading) -> Iterator[SiteEntry]:
     reading.read.clear()  # from here, it has the files read by for_each
     rows = _evaluate_for_each(expressions["for_each"], reading)
     root = os.path.realpath(reading.root)
-    # Relative to the directory of the sites file.
     data_files = tuple(os.path.relpath(os.path.realpath(Path(root, name)), root) for name in sorted(reading.read))
     reading.read.update({**previous_digests, **reading.read})
     for key, value in rows:
@@ -423,7 +423,7 @@ def _explain_unusable_for_each(value: Value) -> str:
 
 
 def _build_site(name: str, block: _SiteBlock, names: NameScope, reading: _FileReading) -> SiteEntry | None:
-    """Build one site; its arguments precede those of the `defaults` block. None if it has errors."""
+    """Build one site; its arguments override those of the `defaults` block. Return None after an error."""
     problems: list[Diagnostic] = []
     if not SITE_NAME.fullmatch(name):
         detail = (

@@ -280,15 +280,15 @@ def split_wave_by_dependencies(names: Sequence[str], dependencies: Mapping[str, 
 def run_fleet_question(
     fleet: Fleet, names: Sequence[str], engine: TaskEngine, question: SiteQuestion, is_stopping: Callable[[], bool]
 ) -> list[SiteResult]:
-    """Run a question on each site; return the results in the order of names. Workers run the parts of a question at
-    once. Their results are merged.
+    """Run a question on each site; return the results in the order of names. A question is split in parts: samples for
+    certainty, racks for failures. Workers run the parts at the same time, and the results of a site are merged.
     """
     if question.kind is QuestionKind.CERTAINTY:  # equal parts of up to 100 samples
         count = ceil(question.runs / RUNS_PER_PART)
         size = question.runs // count
         parts = [replace(question, part=part, parts=count, runs=size) for part in range(count)]
     else:
-        # Racks of few sites are divided among all workers; any other question is one part.
+        # Divide the racks in more parts if there are few sites, so that all workers are busy.
         is_divisible = question.kind is QuestionKind.FAILURE
         count = ceil(_PARTS_PER_WORKER * engine.parallelism / len(names)) if is_divisible else 1
         parts = [replace(question, part=part, parts=count) for part in range(count)]
@@ -304,9 +304,8 @@ def run_fleet_question(
 
 
 def merge_site_results(name: str, parts: Mapping[int, SiteResult], count: int) -> SiteResult:
-    """Merge the `count` parts of the answer for one site; `parts` has them by number.
-
-    The result is skipped if a part is missing, and rejected if a part is, or if they are about different plans.
+    """Merge the `count` parts of the answer for one site; `parts` has them by number. If a part is missing, the result
+    is skipped. If a part was rejected, or parts are about different plans, the result is rejected.
     """
     if len(parts) < count:
         return SiteResult(name, SiteStatus.SKIPPED, "It was interrupted before this site was finished.")

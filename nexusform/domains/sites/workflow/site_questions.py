@@ -94,7 +94,9 @@ def _simulate_rack_failures(state: State, run: Run, question: SiteQuestion) -> I
 
 
 def _run_replay(question: SiteQuestion, site: SiteEntry, run: Run) -> SiteResult:
-    """Count the VMs observed (by an export or Azure) on the machine chosen by the placement rule, per `rack_spread`."""
+    """Compare the machines of VMs, as observed by an export or Azure, with those chosen by the placement rule. Return
+    the counts of equal ones (hits) for each tested `rack_spread`.
+    """
     source = question.source.replace("SITE", site.name)  # of -from=DIR
     reconciliation = run_site_replays(run, source)
     problems: list[Diagnostic] = list(reconciliation.diagnostics)

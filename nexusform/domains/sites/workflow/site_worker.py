@@ -153,7 +153,7 @@ class FleetTaskWorker:
             if problems:
                 return build_rejected_result(site.name, problems)
         run = exit_stack.enter_context(begin_run(opened.project, "OperationTypeApply", locking))
-        prepared = _LockedSite(run, plan=None, remaining=None, exit_stack=exit_stack)
+        prepared = _LockedSite(run, plan=None, remaining=None, exit_stack=exit_stack)  # filled by the comparison below
         result = build_rejected_result(site.name, run.diagnostics)
         if run.is_ready:
             result = _compare_with_approval(task, site, prepared, opened.diagnostics)
@@ -273,10 +273,8 @@ def _compare_with_approval(
     task: Task, site: SiteEntry, prepared: _LockedSite, problems: Sequence[Diagnostic]
 ) -> SiteResult:
     """Compare the current plan of a locked site with the approved one. If they are equal (by digest) and change
-    anything, return a locked result and keep the plan in `prepared`.
-
-    After an interrupted apply of the same plan file, keep its remaining steps instead. Other results are applied (by an
-    earlier run), unchanged or rejected.
+    anything, return a locked result and keep the plan in `prepared`. After an interrupted apply of the same plan file,
+    keep its remaining steps instead. Other results are applied (by an earlier run), unchanged or rejected.
     """
     run, name = prepared.run, task.site
     result = SiteResult(

@@ -311,7 +311,7 @@ def _describe_blocking_locks(fleet_apply: FleetApply, tally: _WaveCounts) -> str
 
 
 def _is_final_rejection(result: SiteResult) -> bool:
-    """Return True if a rejection always stops the wave: the plan changed (`digest` is of the new one), or a lock."""
+    """Return True if a rejection always stops the wave: by a changed plan (`digest` is the new one), or by a lock."""
     return bool(result.digest) or _has_lock_error(result)
 
 
