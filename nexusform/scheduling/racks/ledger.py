@@ -67,9 +67,9 @@ class Ledger:
     def __init__(self, site: SiteTables) -> None:
         racks = len(site.rack_name)
         self.site = site
-        self.capacities = site.start_capacities.copy()
-        self.memory = [0] * len(site.machines)
-        self.extra_large = [0] * len(site.machines)
+        self.capacities = site.start_capacities.copy()  # number of the free capacity of each machine
+        self.memory = [0] * len(site.machines)  # used MiB of each machine
+        self.extra_large = [0] * len(site.machines)  # VMs of extra large SKUs on each machine
         # VMs by machine for weighers, and those placed by this plan: sessions do not count them.
         self.machine_vms = VmCounts()
         self.new_vms = VmCounts()
@@ -78,14 +78,14 @@ class Ledger:
         self.clusters: dict[str, OwnerVmCounts] = {}
         self.pools: dict[tuple[str, str], OwnerVmCounts] = {}
         self.unknown_cells: dict[int, UnknownCellVms] = {}
-        self._own: set[int] = set()
+        self._own: set[int] = set()  # ids of the counts not shared with a copy
         # VMs: older layers are shared with copies and never written; `records` and `numbers` belong to this ledger.
         self.records: list[int] = []
         self.numbers: list[int | str] = []
         self._layers: list[tuple[list[int], list[int | str]]] = []
-        self._starts: list[int] = []
-        self._first = 0
-        self._removed: set[int] = set()
+        self._starts: list[int] = []  # first handle of each layer
+        self._first = 0  # first handle of `records`
+        self._removed: set[int] = set()  # handles of removed VMs of the layers
 
     def copy(self) -> Ledger:
         """Return an independent ledger; costs one pass over machines, not over VMs."""
@@ -234,10 +234,10 @@ class Ledger:
     def _choose_cells(
         self, machine: int, choice: SplitChoice, handles: Sequence[int], split_capacities: SplitCapacities
     ) -> tuple[Cells, ...] | None:
-        """Return the NUMA cells of each VM of a machine in one split, in the order of `handles`; None without a split.
-
-        `choice` selects the split. A LargestSplit leaves the most capacity for its SKUs. A number is a random sample.
-        PACKED and SPREAD assign cells to the VMs in their order of arrival.
+        """Return the NUMA cells of each VM in one split (possible assignment of the VMs of a machine to cells). They
+        are in the order of `handles`; None if there is no split. `choice` selects the split. A LargestSplit leaves the
+        most capacity for its SKUs. A number is a random sample. PACKED and SPREAD assign cells to the VMs in their
+        order of arrival.
         """
         from nexusform.scheduling.racks.uncertainty.splits import SPREAD, LargestSplit
 

@@ -55,9 +55,9 @@ class RackScheduler:
         profile: SchedulerProfile | None = None,
     ) -> None:
         self.spread = spread
-        self.seed = seed
+        self.seed = seed  # of tie-breaks, the number of the sample if `is_sample`
         self.is_sample = is_sample
-        self.split_choice = split_choice
+        self.split_choice = split_choice  # selects the assumed cells of VMs in unknown NUMA cells
         # A copy passes its ledger, and with it the site.
         self._ledger = Ledger(SiteTables(machines, profile)) if ledger is None else ledger
         self._site = self._ledger.site
@@ -221,7 +221,9 @@ class RackScheduler:
         return intervals
 
     def _count_slots_by_capacity(self, sku: VmSku, passes: Callable[[int], bool] | None) -> dict[int, Interval]:
-        """Count how many more VMs of a SKU fit on each rack by the capacity of machines passing a check (None: all)."""
+        """Return how many more VMs of a SKU fit on each rack, by rack number. Only machines passing the check `passes`
+        count (None: all). Machines with the same capacity number have the same answer.
+        """
         ledger, shape = self._ledger, self._site.get_shape(sku)
         vms_by_capacity: dict[int, int] = {}
         counts: dict[int, Interval] = {}

@@ -27,7 +27,7 @@ class PoolPlacementSession:
         is_sample: bool = False,
         tied_machines: set[int] | None = None,
     ) -> None:
-        """Open the session; `tied_machines` collects the tied machines of its VMs."""
+        """Open the session for a demand. `tied_machines` collects the machines tied for any of its VMs, if given."""
         demand, ledger = rules.demand, queues.ledger
         vm = demand.vm
         self._vm = vm
@@ -40,7 +40,7 @@ class PoolPlacementSession:
         self._steps = shape.steps
         self._capacities = ledger.capacities
         self._base = pack_placement_record(ledger.site.add_pool(vm), shape.number)
-        self._start = self._text = tie_break.start_pool_digest(seed, vm)
+        self._start = self._text = tie_break.start_pool_digest(seed, vm)  # `_text` becomes the digest of each tied VM
         self._number: int | str | None = None  # the VM number of `_text`
         self._is_sample = is_sample
         self._drawn_number = 0  # the number drawn for that VM
@@ -81,7 +81,7 @@ class PoolPlacementSession:
         """Place and count the VM with this number. Return its packed record (see the ledger), NOWHERE if none fits."""
         racks, capacities = self._rack_queue, self._capacities
         while True:
-            tied_racks = racks.front or racks.list_tied_items()
+            tied_racks = racks.front or racks.list_tied_items()  # the front: items known to tie for the next VM
             if not tied_racks:
                 return NOWHERE
             index = self._select_rack(number, tied_racks) if len(tied_racks) > 1 else 0

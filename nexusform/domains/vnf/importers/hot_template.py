@@ -102,9 +102,8 @@ def _add_template(reading: HotReading, context: _ResourceContext) -> None:
 
 
 def _add_resource(reading: HotReading, context: _ResourceContext, name: str, body: Node) -> None:
-    """Add a resource of a template to the reading, by its type; ignore types without effect on placement.
-
-    Types with an effect: servers, resource groups, ports (only checked), server groups, scaling policies, templates.
+    """Add a resource of a template to the reading. Types with an effect on placement are servers, resource groups,
+    ports (only checked), server groups, scaling policies and nested templates. Others are ignored.
     """
     template = context.template
     kind, properties = get_declared_type(body), get_resource_properties(body)

@@ -68,7 +68,7 @@ class Topology(Struct, frozen=True):
 def parse_topology(
     documents: Sequence[Node], parameters: Mapping[str, Any], flavour_id: str, notes: DocumentFindings
 ) -> Topology:
-    """Return the topology of all documents together, or of those of the flavour."""
+    """Return the merged topology of the documents of the flavour, or of all without a request (`flavour_id` is "")."""
     flavour_documents = _select_flavour_documents(documents, flavour_id, notes)
     parents: dict[str, str] = {}  # type -> its derived_from
     for document, section in product(documents, ("node_types", "group_types", "policy_types")):

@@ -116,10 +116,9 @@ def _list_vdus(topology: Topology, scaling: ScalingPolicies) -> Iterator[Vdu]:
 
 
 def _add_counts(vdu: Vdu, body: Node, topology: Topology, scaling: ScalingPolicies) -> Vdu:
-    """Return the VDU with its minimum, maximum and initial number of VMs.
-
-    The bounds are those of its vdu_profile, else of a scaling policy, else there are none. The initial number is set
-    by a scaling policy, else it is the minimum, but at least one.
+    """Return the VDU with its minimum, maximum and initial number of VMs. The bounds are those of its vdu_profile, else
+    of a scaling policy, else there are none. The initial number is set by a scaling policy, else it is the minimum, but
+    at least one.
     """
     profile = body.get_node("properties", "vdu_profile")
     lower = topology.get_value(profile, "min_number_of_instances")
@@ -149,9 +148,8 @@ def _add_counts(vdu: Vdu, body: Node, topology: Topology, scaling: ScalingPolici
 
 
 def _parse_vdu_size(topology: Topology, body: Node) -> VduSize:
-    """Return the processors, memory and disk of a VDU; None for unknown ones.
-
-    SOL001 has them in virtual_compute, with a list of disks. Without it the older nfv_compute counts.
+    """Return the processors, memory and disk of a VDU; None for unknown ones. SOL001 has them in virtual_compute, with
+    a list of disks. Without it the older nfv_compute counts.
     """
     compute = body.get_node("capabilities", "virtual_compute")
     if not compute.get_node("properties").is_absent:  # some files leave it out
@@ -213,9 +211,8 @@ def _collect_groups(topology: Topology, vdus: list[str]) -> dict[str, tuple[str,
 def _list_placement_rules(
     topology: Topology, vdus: list[str], groups: Mapping[str, tuple[str, ...]]
 ) -> Iterator[PlacementRule]:
-    """Yield the placement rules among the policies, for their VDUs and groups of VDUs.
-
-    AffinityRule and AntiAffinityRule of SOL001 are hard and have a scope. The older policy of Tacker is about machines.
+    """Yield the placement rules among the policies, for their VDUs and groups of VDUs. AffinityRule and
+    AntiAffinityRule of SOL001 are hard and have a scope. The older policy of Tacker is about machines.
     """
     for name, body in topology.policies:
         kind = topology.get_kind(body)
@@ -315,9 +312,8 @@ class _LegacyScaling(Struct, frozen=True):
 
 
 def _parse_legacy_scaling(topology: Topology) -> Iterator[_LegacyScaling]:
-    """Yield the older Scaling policies, each with an aspect of as many steps as fit between initial and maximum.
-
-    With 2 VMs initially, 7 at most and an increment of 2, these are 2 steps.
+    """Yield the older Scaling policies, each with an aspect of as many steps as fit between initial and maximum. With 2
+    VMs initially, 7 at most and an increment of 2, these are 2 steps.
     """
     for name, body in topology.policies:
         if topology.get_standard_type(body) not in ("tosca.policies.tacker.scaling", "tosca.policies.scaling"):
@@ -459,10 +455,9 @@ def _warn_duplicate_deltas(aspect: str, vdu: str, policies: tuple[_Deltas, _Delt
 
 
 def _list_scaling_aspects(topology: Topology, deltas: Mapping[str, Mapping[str, _Deltas]]) -> Iterator[ScalingAspect]:
-    """Yield the scaling aspects (VDUs scaled together) with the VMs added to each VDU by each step.
-
-    `deltas` are these numbers by aspect and VDU, each under the id of a delta. An aspect lists the ids of its steps;
-    without a list all of them are steps. Report aspects and ids without numbers.
+    """Yield the scaling aspects (VDUs scaled together) with the VMs added to each VDU by each step. `deltas` are these
+    numbers by aspect and VDU, each under the id of a delta. An aspect lists the ids of its steps; without a list all of
+    them are steps. Report aspects and ids without numbers.
     """
     for _, body in _select_policies(topology, "ScalingAspects"):
         for name, part in body.get_node("properties", "aspects").list_fields():

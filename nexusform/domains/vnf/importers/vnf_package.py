@@ -163,9 +163,8 @@ _ReadFile = Callable[[str, str], str]
 
 
 def _load_definitions(names: Sequence[str], read: _ReadFile) -> list[_ToscaDefinitions]:
-    """Return the TOSCA documents of a package: the entry document, the files in its folder, and all their imports.
-
-    The folder counts because Tacker searches it for deployment flavours. Missing files of standard types are skipped.
+    """Return the TOSCA documents of a package: the entry document, the files in its folder, and all their imports. The
+    folder counts because Tacker searches it for deployment flavours. Missing files of standard types are skipped.
     """
     entry, named_by = _find_entry_definitions(names, read)
     if not entry:
@@ -298,10 +297,9 @@ def _list_hot_folders(names: Iterable[str]) -> list[str]:
 
 
 def _read_hot_files(names: Sequence[str], flavour: str, read: _ReadFile) -> tuple[str | None, dict[str, str]]:
-    """Return the text of a flavour's top HOT file, or None, and the texts of its nested files by name.
-
-    Nested files are named by their file name, or by their path in the folder if an earlier one has the same name.
-    `names` are the paths of all files in the package. The top file is the only one directly in the flavour's folder.
+    """Return the text of a flavour's top HOT file, or None, and the texts of its nested files by name. Nested files are
+    named by their file name, or by their path in the folder if an earlier one has the same name. `names` are the paths
+    of all files in the package. The top file is the only one directly in the flavour's folder.
     """
     folders = _list_hot_folders(names)
     # An unnamed flavour has the only folder. A flavour without its own folder has its files in the base folder.

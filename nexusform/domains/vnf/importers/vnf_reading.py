@@ -98,9 +98,8 @@ def _merge_vnfd_and_hot_file(descriptor: Vnf, hot: Vnf, notes: dict[str, Documen
 
 
 def _add_hot_details(vdu: Vdu, hot_vdu: Vdu | None, current_size: int, notes: dict[str, DocumentFindings]) -> Vdu:
-    """Return a VDU of the VNFD with the additions of the HOT file. `current_size` is its number of VMs by the VNFD.
-
-    The size and the numbers of the VNFD come first; those of the HOT file fill gaps. Differences are reported.
+    """Return a VDU of the VNFD with the additions of the HOT file. `current_size` is its number of VMs by the VNFD. The
+    size and the numbers of the VNFD come first; those of the HOT file fill gaps. Differences are reported.
     """
     if hot_vdu is None:
         detail = f'base_hot does not create the VDU "{vdu.name}": no server or group there has this name.'
@@ -153,9 +152,8 @@ def _format_vdu_bounds(vdu: Vdu) -> str:
 
 
 def _merge_rules(descriptor: Vnf, hot: Vnf, notes: dict[str, DocumentFindings]) -> tuple[PlacementRule, ...]:
-    """Return the rules of the VNFD, and those of the HOT file that it does not include; report contradictions.
-
-    Two rules are compared if they have the same scope and a VDU in common.
+    """Return the rules of the VNFD, and those of the HOT file that it does not include; report contradictions. Two
+    rules are compared if they have the same scope and a VDU in common.
     """
     hot_rules = list(hot.rules)
     # The largest number of VMs of each VDU over all instantiation levels, fully scaled out.

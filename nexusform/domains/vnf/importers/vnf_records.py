@@ -203,10 +203,9 @@ def _format_known_names(name: str, names: Collection[str]) -> str:
 
 
 def compute_vdu_counts(vnf: Vnf, level: object = "", scale_levels: Mapping[str, int] = {}) -> VduVmCounts:
-    """Return the VMs per VDU at an instantiation level ("", None = the default one), with overridden scale levels.
-
-    The numbers of a level are those at its own scale levels. An overridden scale level adds the VMs of the steps above,
-    or removes those of the steps below. The bounds of a VDU limit the result.
+    """Return the VMs per VDU at an instantiation level ("", None = the default one), with overridden scale levels. The
+    numbers of a level are those at its own scale levels. An overridden scale level adds the VMs of the steps above, or
+    removes those of the steps below. The bounds of a VDU limit the result.
     """
     selected_level = vnf.find_level(level)
     base_levels = selected_level.scale_levels
@@ -266,10 +265,9 @@ def build_dropped_rule_warnings(vnf: Vnf, numbers: Mapping[str, int]) -> Iterato
 
 
 def find_unmet_rules(vnf: Vnf, numbers: Mapping[str, int], machines: int, racks: int) -> list[UnmetRule]:
-    """Return the hard anti-affinity rules violated by `numbers` (VMs by VDU) on a site of this size.
-
-    A rule is violated if it has too few locations for its VMs. It is also violated by a hard affinity rule within its
-    scope: this keeps more of its VMs on one location than allowed.
+    """Return the hard anti-affinity rules violated by `numbers` (VMs by VDU) on a site of this size. A rule is violated
+    if it has too few locations for its VMs. It is also violated by a hard affinity rule within its scope: this keeps
+    more of its VMs on one location than allowed.
     """
     location_counts = {MACHINE: machines, RACK: racks, SITE: 1}
     unmet_rules = []

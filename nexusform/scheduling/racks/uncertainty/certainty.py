@@ -263,7 +263,8 @@ class _SampleMatches:
                 machines.add(placement_in_run.machine)
             else:
                 self._machines[token] += 1
-            self._racks[token] += placement_in_run.rack == placement.rack
+            if placement_in_run.rack == placement.rack:
+                self._racks[token] += 1
         counts_in_run = self._count_per_rack(outcome)
         for pool, counts in self._counts.items():
             pool_counts: Mapping[str, int] = counts_in_run.get(pool, {})
