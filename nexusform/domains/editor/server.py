@@ -78,7 +78,7 @@ class EditorState(Struct):
     previews: dict[str, PlacementPreview] = field(default_factory=dict)
 
     def load_module(self, path: str) -> ModuleText:
-        """Return the module of a file, as in the editor."""
+        """Return the module of a file, with the unsaved texts of the editor."""
         directory = str(Path(path).parent)
         location = create_editor_context(directory, dict(os.environ))
         return read_module(directory, self.unsaved_texts, location.confinement)
@@ -386,7 +386,7 @@ def convert_to_byte(text: str, position: Position) -> int:
     """Return the byte at a position; the end of the text for a missing line."""
     lines, starts = _split_lines_with_offsets(text)
     if position.line >= len(lines):
-        return starts[-1] - 1
+        return starts[-1] - 1  # the last start is one byte after the end
     # A character of a position is a UTF-16 unit of two bytes.
     units = lines[position.line].decode().encode("utf-16-le")[: 2 * position.character]
     return starts[position.line] + len(units.decode("utf-16-le", errors="ignore").encode())

@@ -164,7 +164,7 @@ def render_mark_legend(unmarked: ChangeMark | None) -> list[Markup]:
         ("free", "", "cell", None),  # an empty cell
     )
     for number, (label, sign, css_class, fill) in enumerate(signs):
-        left = number * 104
+        left = number * 104  # the width of an entry
         if label == unmarked:
             parts.append(build_svg_element("text", f"no sign: {label}", x=left + 1, y=11))
             continue

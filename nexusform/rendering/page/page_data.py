@@ -38,8 +38,8 @@ _MARK_NUMBERS: Final = {ChangeMark.KEPT: 0, ChangeMark.PLACED: 1, ChangeMark.MOV
 
 
 def build_page_data(plan: Plan, stanzas: Sequence[ChangeStanza], maps: Sequence[SiteMap]) -> dict[str, Any]:
-    """Build the data of the scripts of the page: sites with racks and VMs, changes, and other placements. For a plan
-    with errors leave out its changes and placements.
+    """Build the data of the scripts of the page: sites with racks and VMs, changes, and placements of bindings and
+    pods. For a plan with errors leave out its changes and placements.
     """
     changes = () if plan.errored else pair_stanzas(plan, stanzas)
     placements = () if plan.errored else plan.placements

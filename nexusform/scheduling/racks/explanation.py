@@ -189,9 +189,8 @@ def _rank_by_keys(ledger: Ledger, demand: Demand, candidates: list[int], spread:
 
 
 def _rank_by_weight(ledger: Ledger, demand: Demand, candidates: list[int], seed: int) -> _Ranking:
-    """Rank machines by weight, and return the rack of the best one alone, and all machines, best first.
-
-    The heaviest machines tie: their digests decide among them, and are shown only if there are several.
+    """Rank machines by weight, and return the rack of the best one alone, and all machines, best first. The heaviest
+    machines tie: their digests decide among them, and are shown only if there are several.
     """
     weights = demand_rules.weigh_machines(ledger, demand, candidates)
     names = [machine.name for machine in ledger.site.machines]
@@ -298,7 +297,6 @@ class _FigureCache:
 
 def _find_fitting_machines(ledger: Ledger, demand: Demand) -> tuple[list[int], list[int]]:
     """Return two lists of machines: those with capacity for the VM in some layout, and those with it in every layout.
-
     The layouts differ in the NUMA cells of existing VMs, if their cells are unknown. Most machines have one layout.
     """
     passing = list(range(len(ledger.site.machines)))

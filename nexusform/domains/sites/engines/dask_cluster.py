@@ -40,10 +40,9 @@ _WORKERS: Final[list[FleetTaskWorker]] = []  # the worker of this process
 
 
 def _parse_address(engine_name: str) -> tuple[str, bool]:
-    """Parse the scheduler's address (dask://HOST[:PORT]); return the one for Dask, and True if it needs TLS.
-
-    Only loopback addresses may do without TLS: dask://host gives ("tls://host:8786", True), and dask://localhost
-    gives ("tcp://localhost:8786", False). Raises TaskEngineError.
+    """Parse the scheduler's address (dask://HOST[:PORT]); return the one for Dask, and True if it needs TLS. Only
+    loopback addresses may do without TLS: dask://host gives ("tls://host:8786", True), and dask://localhost gives
+    ("tcp://localhost:8786", False). Raises TaskEngineError.
     """
     parts = urlsplit(engine_name)
     host = parts.hostname or ""

@@ -69,9 +69,8 @@ def open_fleet(
     lock_timeout: float = 0.0,
     allowed_sources: Sequence[str] = (),
 ) -> OpenedFleet:
-    """Read nexusform.sites.hcl of the current directory, and build the context of its tasks.
-
-    `now` is the current time of plans, "" for the present. Sources may also be below the directories `allowed_sources`.
+    """Read nexusform.sites.hcl of the current directory, and build the context of its tasks. `now` is the current time
+    of plans, "" for the present. Sources may also be below the directories `allowed_sources`.
     """
     now = now or read_clock(location.environment)
     allowed_directories = tuple(str(Path(directory).absolute()) for directory in allowed_sources)
@@ -97,9 +96,8 @@ def open_fleet(
 def select_sites(
     definition: FleetDefinition, patterns: Sequence[str], wave: str, undeclared: Sequence[UndeclaredSite] = ()
 ) -> tuple[list[str], list[Diagnostic]]:
-    """Select the names of sites by patterns and wave (none or "": all). Report a pattern or wave without a site.
-
-    A pattern without a declared site may match sites with a state that are no longer declared (`undeclared`).
+    """Select the names of sites by patterns and wave (none or "": all). Report a pattern or wave without a site. A
+    pattern without a declared site may match sites with a state that are no longer declared (`undeclared`).
     """
     problems: list[Diagnostic] = []
     waves = [item.name for item in definition.waves]

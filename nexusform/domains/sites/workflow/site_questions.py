@@ -38,7 +38,7 @@ def run_question_part(task: Task, site: SiteEntry) -> SiteResult:
     opened = open_site_project(task.fleet, site, os.environ)
     if opened.project is None:
         return build_rejected_result(site.name, opened.diagnostics)
-    locking = LockOptions(enabled=False, is_exclusive=True)
+    locking = LockOptions(enabled=False, is_exclusive=True)  # no lock, and no warning without one
     with begin_run(opened.project, "OperationTypePlan", locking, records_recovery=False) as run:
         if not run.is_ready:
             return build_rejected_result(site.name, [*opened.diagnostics, *run.diagnostics])

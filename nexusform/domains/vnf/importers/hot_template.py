@@ -171,9 +171,9 @@ def _add_nested_template(reading: HotReading, context: _ResourceContext, name: s
     if not passed_hints.is_absent:
         hints = (*hints, SchedulerHints(template.resolve_value(passed_hints), passed_hints, notes))
     base_name = posixpath.basename(kind)
-    same_base_names = (name for name in reading.nested if posixpath.basename(name) == base_name)
+    same_base_names = (path for path in reading.nested if posixpath.basename(path) == base_name)
     candidates = (kind, base_name, *same_base_names)  # the best match first
-    file = next((name for name in candidates if name in reading.nested), "")
+    file = next((path for path in candidates if path in reading.nested), "")
     if not file:
         detail = (
             f'the nested template "{kind}" is neither in "nested" nor in the package. "{name}" counts '
@@ -187,7 +187,7 @@ def _add_nested_template(reading: HotReading, context: _ResourceContext, name: s
         detail = f'the nested template "{file}" includes itself, or is nested too deeply.'
         notes.add_error(body, INVALID_DOCUMENT, detail)
         return
-    if file not in reading.open_templates:
+    if file not in reading.open_templates:  # parse each file once
         file_notes = reading.notes[file] = DocumentFindings(f'nested["{file}"]')
         documents = parse_documents(reading.nested[file], file_notes)
         reading.open_templates[file] = next(iter(documents), Node(None, TextPosition(1, 1)))

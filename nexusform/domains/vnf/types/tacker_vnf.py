@@ -338,7 +338,7 @@ def _list_unmet_problems(
 
 
 def list_existing_vms(attributes: Mapping[str, Any]) -> tuple[PlacedVm, ...]:
-    """Return the VMs of the VNFCs on a machine of a prior object; () if its documents are unknown."""
+    """Return the VMs of a prior object: its VNFCs with a known machine; () if its documents are unknown."""
     vnfcs = get_known_blocks(attributes, "vnfcs")
     if not has_known_documents(attributes):
         return ()
