@@ -91,17 +91,19 @@ def _describe_decision_steps(explanation: DecisionExplanation) -> Iterator[_Note
     yield from _describe_choice("4 machine", explanation.machines, explanation.tied_machines)
     in_rack = [item for item in explanation.rejections if item.candidate in explanation.rack_machines]
     for (rule, reason), names in islice(_group_machines(in_rack).items(), _MAX_LINES):
-        # Format names without repeated prefixes: `rack7-bm01, bm02`.
-        short_names: list[str] = []
-        previous_prefix = ""
-        for name in names:
-            prefix, dash, end = name.rpartition("-")
-            short_names.append(end if dash and prefix == previous_prefix else name)
-            previous_prefix = prefix
-        yield "rejected", f"{', '.join(short_names)}: {rule}: {reason}"
+        yield "rejected", f"{', '.join(_shorten_names(names))}: {rule}: {reason}"
     if other_count := len(explanation.rejections) - len(in_rack):
         yield "elsewhere", f"{format_count(other_count, 'machine')} rejected"
     yield _describe_chosen_numa_cells(explanation, explanation.placement)
+
+
+def _shorten_names(names: Iterable[str]) -> Iterator[str]:
+    """Yield names without the prefix of the name before: `rack7-bm01`, `bm02`."""
+    previous_prefix = ""
+    for name in names:
+        prefix, dash, end = name.rpartition("-")
+        yield end if dash and prefix == previous_prefix else name
+        previous_prefix = prefix
 
 
 def _format_ranking_keys(keys: Iterable[RankingFigure]) -> str:

@@ -228,18 +228,24 @@ def _read_sites_and_waves(body: Body, reading: _FileReading) -> tuple[list[SiteE
             break
     if not sites and not has_errors(problems):
         problems.append(build_error("no-sites", f"It declares no site. {_FILE_HINT}", body.span))
+    problems += _list_shared_state_errors(sites.values())
+    return list(sites.values()), waves
+
+
+def _list_shared_state_errors(sites: Iterable[SiteEntry]) -> Iterator[Diagnostic]:
+    """Yield an error for each site with the state location of an earlier site."""
     first_by_location: dict[tuple[str, str], SiteEntry] = {}
-    for site in sites.values():
-        path = {name: os.path.normpath(str(text)) for name, text in site.settings.items() if site.backend == "local"}
-        settings = {**site.settings, **path}  # `./states/a` and `states/a` are equal
+    for site in sites:
+        settings = dict(site.settings)
+        if site.backend == "local":  # `./states/a` and `states/a` are equal
+            settings = {name: os.path.normpath(str(text)) for name, text in settings.items()}
         earlier = first_by_location.setdefault((site.backend, repr(sorted(settings.items()))), site)
         if earlier is not site:
             detail = (
                 f'"{earlier.name}" and "{site.name}" have the same state location. Use the site name in '
                 f'the backend settings: path = "states/${{site.name}}.nfstate".'
             )
-            problems.append(build_error("shared-site-state", detail, site.span))
-    return list(sites.values()), waves
+            yield build_error("shared-site-state", detail, site.span)
 
 
 def _add_site(sites: dict[str, SiteEntry], site: SiteEntry, wave_names: set[str], problems: list[Diagnostic]) -> None:
@@ -358,13 +364,7 @@ def _read_sites(block: Block, reading: _FileReading) -> Iterator[SiteEntry]:
         reading.problems.append(build_missing_argument_error("for_each", block.header_span))
         return
     reading.repeated_blocks.append(prepared)
-    # Read keys and values of for_each, and the files they are from.
-    previous_digests = dict(reading.read)
-    reading.read.clear()  # from here, it has the files read by for_each
-    rows = _evaluate_for_each(expressions["for_each"], reading)
-    root = os.path.realpath(reading.root)
-    data_files = tuple(os.path.relpath(os.path.realpath(Path(root, name)), root) for name in sorted(reading.read))
-    reading.read.update({**previous_digests, **reading.read})
+    rows, data_files = _evaluate_for_each_with_files(expressions["for_each"], reading)
     for key, value in rows:
         names = reading.names.copy_with_names(each=build_object({"key": build_string(key), "value": value}))
         name = _evaluate_name(key, expressions.get("name"), names, reading)
@@ -390,6 +390,19 @@ def _evaluate_name(key: str, expression: Expression | None, names: NameScope, re
         problems.append(build_error("invalid-site-name", detail, expression.span))
     reading.problems += problems
     return None if has_errors(problems) else str(value.raw)
+
+
+def _evaluate_for_each_with_files(
+    expression: Expression, reading: _FileReading
+) -> tuple[Sequence[tuple[str, Value]], tuple[str, ...]]:
+    """Return the keys and values of for_each, and the paths of the files read by it, relative to the sites file."""
+    previous_digests = dict(reading.read)
+    reading.read.clear()  # from here, it has the files read by for_each
+    rows = _evaluate_for_each(expression, reading)
+    root = os.path.realpath(reading.root)
+    data_files = tuple(os.path.relpath(os.path.realpath(Path(root, name)), root) for name in sorted(reading.read))
+    reading.read.update({**previous_digests, **reading.read})
+    return rows, data_files
 
 
 def _evaluate_for_each(expression: Expression, reading: _FileReading) -> Sequence[tuple[str, Value]]:

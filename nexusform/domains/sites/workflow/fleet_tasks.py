@@ -260,9 +260,8 @@ def _find_cycle(dependencies: Mapping[str, Sequence[str]]) -> list[str]:
 
 
 def split_wave_by_dependencies(names: Sequence[str], dependencies: Mapping[str, Sequence[str]]) -> list[list[str]]:
-    """Split the sites of a wave into rounds: every site is in a later round than its dependencies in the wave.
-
-    If b and c read the state of a, and d that of c, the rounds are [a], [b, c] and [d].
+    """Split the sites of a wave into rounds: every site is in a later round than its dependencies in the wave. If b and
+    c read the state of a, and d that of c, the rounds are [a], [b, c] and [d].
     """
     remaining = list(names)
     rounds: list[list[str]] = []

@@ -60,9 +60,8 @@ class _DescriptorContext(Struct, frozen=True):
 
 
 def find_descriptor(document: Node) -> Node | None:
-    """Return the descriptor in a document, None for a document of another kind.
-
-    The document has it under the key "vnfd", or in a mapping "nfv"; both keys may have a YANG prefix.
+    """Return the descriptor in a document, None for a document of another kind. The document has it under the key
+    "vnfd", or in a mapping "nfv"; both keys may have a YANG prefix.
     """
     wrappers = [document, *_list_fields_named(document, "nfv")]
     for part in chain.from_iterable(_list_fields_named(wrapper, _DESCRIPTOR) for wrapper in wrappers):

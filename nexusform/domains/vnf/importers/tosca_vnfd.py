@@ -256,9 +256,8 @@ def _report_small_minimums(name: str, targets: tuple[str, ...], topology: Topolo
 def _select_known_names(
     references: list[tuple[str, Node]], known_names: list[str], description: str, topology: Topology
 ) -> list[str]:
-    """Return the known ones of the referenced names; names of no node of the document are reported.
-
-    `description` is the report, with {} for the name.
+    """Return the known ones of the referenced names; names of no node of the document are reported. `description` is
+    the report, with {} for the name.
     """
     for name, node in references:
         if name not in (*known_names, *topology.node_names):
@@ -380,14 +379,7 @@ def parse_scaling(topology: Topology) -> ScalingPolicies:
             initial |= dict.fromkeys(vdus, (number, amount))
     deltas = _collect_scaling_deltas(topology)
     aspects = tuple(_list_scaling_aspects(topology, deltas))
-    aspect_names = [aspect.name for aspect in aspects]
-    for aspect, deltas_by_vdu in deltas.items():
-        if aspect not in aspect_names:
-            first_deltas = next(iter(deltas_by_vdu.values()))
-            hint = suggest_name(aspect, aspect_names)
-            policy = first_deltas.policy
-            detail = f'the policy "{policy}" uses the aspect "{aspect}", which no ScalingAspects declares.{hint}'
-            topology.notes.add_warning(first_deltas.body, IGNORED, detail)
+    _report_undeclared_aspects(deltas, [aspect.name for aspect in aspects], topology.notes)
     bounds: dict[str, tuple[int, int | None]] = {}  # minimum and maximum by VDU, None: no maximum
     legacy_policies = list(_parse_legacy_scaling(topology))
     for legacy in legacy_policies:
@@ -421,6 +413,18 @@ def _parse_counts(section: Node, key: str, topology: Topology) -> dict[str, int]
     return counts
 
 
+def _report_undeclared_aspects(
+    deltas: Mapping[str, Mapping[str, _Deltas]], names: list[str], notes: DocumentFindings
+) -> None:
+    """Warn about scaling aspects with deltas (by aspect and VDU), if they are not among the declared `names`."""
+    for aspect, deltas_by_vdu in deltas.items():
+        if aspect not in names:
+            first = next(iter(deltas_by_vdu.values()))
+            hint = suggest_name(aspect, names)
+            detail = f'the policy "{first.policy}" uses the aspect "{aspect}", which no ScalingAspects declares.{hint}'
+            notes.add_warning(first.body, IGNORED, detail)
+
+
 def _collect_scaling_deltas(topology: Topology) -> dict[str, dict[str, _Deltas]]:
     """Return the VMs added by the steps of each aspect to each VDU. Report duplicate deltas; the last ones count."""
     by_aspect: dict[str, dict[str, _Deltas]] = {}
@@ -436,9 +440,8 @@ def _collect_scaling_deltas(topology: Topology) -> dict[str, dict[str, _Deltas]]
 
 
 def _warn_duplicate_deltas(aspect: str, vdu: str, policies: tuple[_Deltas, _Deltas], topology: Topology) -> None:
-    """Warn about two policies for one scaling aspect and VDU; the name of one may hint at the intended VDU.
-
-    A policy "VDU2_scaling" with the target VDU1 is likely for VDU2.
+    """Warn about two policies for one scaling aspect and VDU; the name of one may hint at the intended VDU. A policy
+    "VDU2_scaling" with the target VDU1 is likely for VDU2.
     """
     wrong_policy, intended_vdu = policies[1], ""  # "": no hint
     for deltas, name in product(policies, topology.node_names):

@@ -274,9 +274,8 @@ def _is_sized_by_flavor(vdu: Vdu, block: Mapping[str, Any]) -> bool:
 
 
 def resolve_vdu_size(vdu: Vdu, block: Mapping[str, Any]) -> tuple[int | None, float | None, int]:
-    """Return (vCPUs, GiB of memory, GiB of disk) of a VDU: of its configured block, else of the documents.
-
-    Unknown vCPUs or memory are None. An unknown disk is 0 GiB.
+    """Return (vCPUs, GiB of memory, GiB of disk) of a VDU: of its configured block, else of the documents. Unknown
+    vCPUs or memory are None. An unknown disk is 0 GiB.
     """
     size = vdu.size
     vcpus, memory, disk = map(block.get, ("vcpus", "memory_gib", "disk_gib"))
@@ -337,9 +336,8 @@ def list_block_problems(blocks: Mapping[str, Any]) -> Iterator[Problem]:
 
 
 def list_vdu_problems(vnf: Vnf, blocks: Mapping[str, Any]) -> Iterator[Problem]:
-    """Yield problems for blocks without a VDU in the documents, and for VDUs without a size.
-
-    A VM SKU has a size, and so may the flavor of a VDU; only a plan knows it. An unknown size is not missing.
+    """Yield problems for blocks without a VDU in the documents, and for VDUs without a size. A VM SKU has a size, and
+    so may the flavor of a VDU; only a plan knows it. An unknown size is not missing.
     """
     names = [vdu.name for vdu in vnf.vdus]
     for name in blocks:
