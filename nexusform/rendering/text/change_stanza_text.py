@@ -216,7 +216,7 @@ def pair_stanzas(plan: Plan, stanzas: Iterable[ChangeStanza]) -> list[tuple[Chan
     return [(change, by_headline.get(key)) for change, key in zip(plan.changes, keys, strict=True)]
 
 
-def _mask_names(body: str, change: Change) -> str:
+def _replace_names(body: str, change: Change) -> str:
     """Replace the rendered id, name and instance key of an object in a text, and its site if the object stays there."""
     sides = [side for side in (change.before, change.after) if side is not None]
     names = [change.address.key, *(side.get(attribute) for side in sides for attribute in ("id", "name"))]
@@ -243,7 +243,7 @@ def group_stanzas(pairs: Iterable[tuple[Change, ChangeStanza | None]]) -> list[S
         text = render_stanza(stanza)
         # Without the address in the first line, and without the name in the header.
         body = text.partition("\n")[2].replace(stanza.header, change.address.type, 1)
-        group_key = f"{stanza.headline}\n{_mask_names(body, change)}"
+        group_key = f"{stanza.headline}\n{_replace_names(body, change)}"
         if group_key in texts:
             other_addresses[group_key].append(stanza.address)
         else:
