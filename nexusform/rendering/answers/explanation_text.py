@@ -91,13 +91,13 @@ def _describe_decision_steps(explanation: DecisionExplanation) -> Iterator[_Note
     yield from _describe_choice("4 machine", explanation.machines, explanation.tied_machines)
     in_rack = [item for item in explanation.rejections if item.candidate in explanation.rack_machines]
     for (rule, reason), names in islice(_group_machines(in_rack).items(), _MAX_LINES):
-        yield "rejected", f"{', '.join(_shorten_names(names))}: {rule}: {reason}"
+        yield "rejected", f"{', '.join(_remove_repeated_prefixes(names))}: {rule}: {reason}"
     if other_count := len(explanation.rejections) - len(in_rack):
         yield "elsewhere", f"{format_count(other_count, 'machine')} rejected"
     yield _describe_chosen_numa_cells(explanation, explanation.placement)
 
 
-def _shorten_names(names: Iterable[str]) -> Iterator[str]:
+def _remove_repeated_prefixes(names: Iterable[str]) -> Iterator[str]:
     """Yield names without the prefix of the name before: `rack7-bm01`, `bm02`."""
     previous_prefix = ""
     for name in names:
