@@ -195,7 +195,8 @@ class CapacityTable:
                 cpus[cell] += sign * share.cpus
                 memory[cell] += sign * share.memory
         if share.vfs:
-            vfs = tuple(free_vfs + sign * share.vfs * (cell in cells) for cell, free_vfs in enumerate(vfs))
+            change = sign * share.vfs
+            vfs = tuple(free + change if cell in cells else free for cell, free in enumerate(vfs))
         if share.record:
             if sign < 0:
                 records = (*records, share.record)

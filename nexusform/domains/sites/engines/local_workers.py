@@ -98,9 +98,8 @@ class LocalTaskEngine:
         self._homes = {}
 
     def _start_tasks(self, batch: _Batch, max_running: Callable[[], int], is_stopping: Callable[[], bool]) -> None:
-        """Start tasks on idle workers until `max_running` tasks run or the run is stopping.
-
-        A worker takes the tasks assigned to it first, then any other. Workers are started as long as tasks need them.
+        """Start tasks on idle workers until `max_running` tasks run or the run is stopping. A worker takes the tasks
+        assigned to it first, then any other. Workers are started as long as tasks need them.
         """
         while len(self._processes) < min(self._count, len(batch.pending)):  # assigned tasks have their worker
             self._processes.append(_start_process())

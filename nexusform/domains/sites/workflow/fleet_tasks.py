@@ -242,10 +242,9 @@ def check_site_order(definition: FleetDefinition, dependencies: Mapping[str, Seq
 
 
 def _find_cycle(dependencies: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return the sites of a cycle of dependencies, in order; [] if there is none.
-
-    Sites without pending dependencies are removed until none is left. Each remaining site depends on a remaining one,
-    so a path along such dependencies, from the first name, reaches a site of the path again.
+    """Return the sites of a cycle of dependencies, in order; [] if there is none. Sites without pending dependencies
+    are removed until none is left. Each remaining site depends on a remaining one, so a path along such dependencies,
+    from the first name, reaches a site of the path again.
     """
     pending = {name: set(other_sites) for name, other_sites in dependencies.items()}
     while free := [name for name, other_sites in pending.items() if other_sites.isdisjoint(pending)]:

@@ -403,10 +403,9 @@ def _parse_flavor_size(template: Template, flavor: object) -> VduSize:
 
 
 def build_scaling_aspects(reading: HotReading) -> tuple[ScalingAspect, ...]:
-    """Return the scaling aspects of the scaling groups with a maximum size above their initial one.
-
-    A scaling policy names the aspect of its group, and the VMs added by a step. Without a policy the aspect has the
-    name of the group, and a step adds one VM. All VDUs of an aspect can reach its levels.
+    """Return the scaling aspects of the scaling groups with a maximum size above their initial one. A scaling policy
+    names the aspect of its group, and the VMs added by a step. Without a policy the aspect has the name of the group,
+    and a step adds one VM. All VDUs of an aspect can reach its levels.
     """
     aspects: dict[str, ScalingAspect] = {}
     for vdu_name, group in reading.scaling_groups.items():

@@ -152,7 +152,8 @@ def _add_scaling_group(reading: HotReading, context: _ResourceContext, name: str
     elif not kind:
         detail = f'the group "{name}" has no resource to repeat; each member counts as one server.'
         notes.add_warning(body, CORRECTED, detail)
-        add_server_vdu(reading, inner_template, name, Node(None, body.position), repetition, hints)
+        no_properties = Node(None, body.position)
+        add_server_vdu(reading, inner_template, name, no_properties, repetition, hints)
     else:
         reason = "is in too many groups" if kind in _REPEATED_TYPES else "is not a server"
         notes.add_warning(inner, IGNORED, f'the group "{name}" repeats "{kind}", which {reason}; it is ignored.')

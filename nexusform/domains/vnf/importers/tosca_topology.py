@@ -116,10 +116,9 @@ def _find_topology(document: Node, notes: DocumentFindings) -> Node:
 
 
 def _select_flavour_documents(documents: Sequence[Node], flavour_id: str, notes: DocumentFindings) -> list[Node]:
-    """Return the documents of the requested flavour, and those without a flavour, which belong to each.
-
-    All documents are returned without a request (`flavour_id` is ""), and if none names a flavour. If other flavours
-    are named, but not the requested one, all are returned as well, with an error in `notes`.
+    """Return the documents of the requested flavour, and those without a flavour, which belong to each. All documents
+    are returned without a request (`flavour_id` is ""), and if none names a flavour. If other flavours are named, but
+    not the requested one, all are returned as well, with an error in `notes`.
     """
     path = ("topology_template", "substitution_mappings", "properties", "flavour_id")
     flavour_nodes = [document.get_node(*path) for document in documents]

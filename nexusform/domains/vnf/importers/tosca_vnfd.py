@@ -383,8 +383,9 @@ def parse_scaling(topology: Topology) -> ScalingPolicies:
     bounds: dict[str, tuple[int, int | None]] = {}  # minimum and maximum by VDU, None: no maximum
     legacy_policies = list(_parse_legacy_scaling(topology))
     for legacy in legacy_policies:
-        initial = dict.fromkeys(legacy.vdus, (legacy.initial, legacy.body)) | initial  # earlier numbers count
-        bounds |= dict.fromkeys(legacy.vdus, (legacy.minimum, legacy.maximum))
+        for vdu in legacy.vdus:
+            initial.setdefault(vdu, (legacy.initial, legacy.body))  # a number found earlier takes precedence
+            bounds[vdu] = (legacy.minimum, legacy.maximum)
     aspects = (*aspects, *(legacy.aspect for legacy in legacy_policies))
     levels, default = _parse_levels(topology)
     return ScalingPolicies(initial=initial, aspects=aspects, levels=levels, default_level=default, bounds=bounds)

@@ -62,10 +62,9 @@ def read_vnf(sources: VnfSourceDocuments) -> ParsedVnf:
 
 
 def _add_scheduler_hints(descriptor: Vnf) -> Vnf:
-    """Return the VNF of a VNFD without a HOT file, with the marks of VDUs as from a HOT file.
-
-    The marks are `has_scheduler_hints`, for VDUs in any rule for machines, and `has_anti_affinity`, for those in a hard
-    anti-affinity rule. Tacker makes a server group of the servers of each rule for machines.
+    """Return the VNF of a VNFD without a HOT file, with the marks of VDUs as from a HOT file. The marks are
+    `has_scheduler_hints`, for VDUs in any rule for machines, and `has_anti_affinity`, for those in a hard anti-affinity
+    rule. Tacker makes a server group of the servers of each rule for machines.
     """
     grouped_vdus: set[str] = set()
     separated_vdus: set[str] = set()
@@ -183,10 +182,9 @@ def _merge_rules(descriptor: Vnf, hot: Vnf, notes: dict[str, DocumentFindings]) 
 
 
 def _is_contradicting_rule(rule: PlacementRule, other: PlacementRule, maximum: Mapping[str, int]) -> bool:
-    """Return whether two rules with shared VDUs contradict each other.
-
-    Two rules of a kind do if one is stricter. An affinity and an anti-affinity rule do if the shared VDUs can have
-    more VMs than fit on one location. `maximum` has the largest number of VMs by VDU.
+    """Return whether two rules with shared VDUs contradict each other. Two rules of a kind do if one is stricter. An
+    affinity and an anti-affinity rule do if the shared VDUs can have more VMs than fit on one location. `maximum` has
+    the largest number of VMs by VDU.
     """
     if rule.is_affinity != other.is_affinity:
         shared_vms = count_vms({*rule.vdus} & {*other.vdus}, maximum)

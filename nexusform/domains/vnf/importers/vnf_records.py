@@ -244,10 +244,9 @@ def count_vms(vdus: Iterable[str], numbers: Mapping[str, int]) -> int:
 
 
 def build_dropped_rule_warnings(vnf: Vnf, numbers: Mapping[str, int]) -> Iterator[Problem]:
-    """Yield a warning for affinity and for anti-affinity rules of the VNFD not sent by Tacker.
-
-    Tacker ends its list of a kind at the first rule with fewer than two VMs, so later larger rules have no effect.
-    `numbers` are the VMs by VDU.
+    """Yield a warning for affinity and for anti-affinity rules of the VNFD not sent by Tacker. Tacker ends its list of
+    a kind at the first rule with fewer than two VMs, so later larger rules have no effect. `numbers` are the VMs by
+    VDU.
     """
     vnfd_rules = [rule for rule in vnf.rules if rule.origin.file == "vnfd"]
     for is_affinity in (True, False):

@@ -288,7 +288,6 @@ def build_zone_ids(change: Change, names: list[str]) -> dict[str, str]:
 
 def build_healed_zones(change: Change, operation: PlannedOperation) -> dict[str, str]:
     """Return the zone ids of healed VNFCs (VMs) by their names in the standard user data: {"VDU1-0": "zone-a:host-3"}.
-
     They are {} for other operations, and for a VNF without the standard user data of Tacker.
     """
     attributes = change.after or {}
