@@ -298,7 +298,7 @@ def _summarize_value(output: DifferenceNode) -> str:
     value, or of the old one if it is deleted.
     """
     symbols = Counter(child.symbol for child in output.children)
-    # A gap replaces hidden elements.
+    # Unchanged children are hidden. In a list, a gap takes the place of `child.hidden` of them.
     total = output.hidden + sum(child.hidden if child.kind is NodeKind.GAP else 1 for child in output.children)
     note = ""
     if output.symbol == "~":

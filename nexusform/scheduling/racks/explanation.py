@@ -144,7 +144,7 @@ class DecisionExplanation(Struct, frozen=True):
 
 
 def explain_placement(ledger: Ledger, demand: Demand, spread: RackSpread, seed: int) -> DecisionExplanation:
-    """Explain every step of one decision. Changes nothing."""
+    """Explain the placement of one VM: filters, ranked racks and machines, and NUMA cells. Nothing is placed."""
     site = ledger.site
     candidates, filters, rejections = _apply_filters(ledger, demand)
     explanation = DecisionExplanation(demand, seed, len(site.machines), filters, rejections)

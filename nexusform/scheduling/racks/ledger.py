@@ -182,7 +182,7 @@ class Ledger:
         return self.write_without_cells(_pack_record(record), record.number)
 
     def remove(self, handle: int) -> VmRecord:
-        """Remove a VM from the counts and return its record. Removing a handle twice is a bug."""
+        """Remove the VM with this handle from the counts, and return its record. Removing it twice is a bug."""
         record = self.get_record(handle)
         if handle >= self._first:
             self.records[handle - self._first] = REMOVED
@@ -260,7 +260,7 @@ class Ledger:
         return f"{vm.owner}|{vm.pool}|{vm.number}"
 
     def count(self, record: VmRecord, sign: int) -> None:
-        """Add one VM to every count (`sign` 1), or remove it (`sign` -1)."""
+        """Add one VM to every count (`sign` 1) and take its capacity, or remove it and return its capacity (-1)."""
         site, machine = self.site, record.machine
         key, shape = site.pools[record.pool], site.shapes[record.shape]
         rack = site.rack_by_machine[machine]

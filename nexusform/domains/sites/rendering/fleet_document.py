@@ -28,7 +28,7 @@ FORMAT_VERSION: Final = "1.0"
 
 
 def build_fleet_document(plan: FleetPlan) -> dict[str, Any]:
-    """Build the whole plan as JSON data."""
+    """Build the JSON data of a plan of several sites."""
     groups = group_sites(site.result for site in plan.sites)
     levels = [compute_site_level(site.result) for site in plan.sites]
     if plan.undeclared:

@@ -152,7 +152,7 @@ def _find_planned_grant(
     """
     instance_id, operation = request["vnfInstanceId"], request["operation"]
     addresses = {record.instance_id: record.address for record in records}
-    latest = {(record.address, record.number): record for record in records}
+    latest = {(record.address, record.number): record for record in records}  # last grant of each planned operation
     bound_address = addresses.get(instance_id)  # the VNF of earlier operations of this instance
     added = Counter(vdu for _, vdu in _list_requested_vdus(request, "addResources"))
     removed = Counter(vdu for _, vdu in _list_requested_vdus(request, "removeResources"))
