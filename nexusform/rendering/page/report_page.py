@@ -75,7 +75,9 @@ def build_report_main(report: Report, pictures: Part = None, appendix: Part = No
     header = build_decision([DecisionLine(label, (report.verdict,))], kind, facts)
     blocks: list[Markup] = []
     numbered = enumerate(report.sections, start=1)
-    for is_folded, group in groupby(numbered, key=lambda pair: pair[1].is_folded):  # adjacent ones share a box
+    for is_folded, group in groupby(
+        numbered, key=lambda numbered_section: numbered_section[1].is_folded
+    ):  # neighbours share a box
         elements: list[Markup] = []
         for number, part in group:
             title, body = f"{part.title} (finding)" if part.is_finding else part.title, _build_body(part)

@@ -196,7 +196,7 @@ def _rank_by_weight(ledger: Ledger, demand: Demand, candidates: list[int], seed:
     names = [machine.name for machine in ledger.site.machines]
     tied = set(demand_rules.select_heaviest_machines(ledger, demand, candidates))
     digests = {machine: compute_digest(seed, demand.vm, names[machine]) for machine in candidates}
-    ranked = sorted(tied, key=digests.__getitem__)
+    ranked = sorted(tied, key=lambda machine: digests[machine])
     others = [machine for machine in candidates if machine not in tied]
     ranked += sorted(others, key=lambda machine: (-weights[machine], digests[machine]))
     shows_digests = len(tied) > 1

@@ -251,7 +251,7 @@ class Ledger:
             # `map` is lazy: most samples do not need the texts of the VMs.
             return splits.sample_cells(digest_prefix, map(self._build_digest_text, handles))
         # Handles increase in the order of arrival.
-        arrival_order = sorted(range(len(handles)), key=handles.__getitem__)
+        arrival_order = sorted(range(len(handles)), key=lambda position: handles[position])
         return splits.assign_cells_in_order(arrival_order, packed=choice != SPREAD)
 
     def _build_digest_text(self, handle: int) -> str:

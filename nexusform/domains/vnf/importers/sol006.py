@@ -284,7 +284,8 @@ def _list_scaling_aspects(flavour: Node, context: _DescriptorContext) -> Iterato
                 vdu = context.find_vdu(part.get_node("id"), f'the scaling-aspect "{name}"')
                 number = parse_count_or_default(part.get_node("number-of-instances"), context.notes, 1)
                 if vdu:  # an unknown one ("") is reported
-                    increments.setdefault(vdu, [0] * len(order))[position] = number
+                    numbers = increments.setdefault(vdu, [0] * len(order))
+                    numbers[position] = number
         steps = tuple(VduScaleSteps(vdu, tuple(numbers)) for vdu, numbers in increments.items())
         maximum = parse_instance_count(body.get_node("max-scale-level"), context.notes)
         if maximum is None:
