@@ -122,9 +122,8 @@ def _build_fill_pattern(name: str, content: Markup | Sequence[Markup]) -> Markup
 def render_cluster_legend(
     styles: Sequence[ClusterStyle], counts: Mapping[str, int], changed_clusters: AbstractSet[str], width: int
 ) -> tuple[list[Markup], int]:
-    """Return the elements of the legend of clusters, and their height. A cluster has a swatch with its key, name and
-    number of VMs (`counts`). With too many clusters, only changed ones have swatches. If even those are too many, none
-    has. A last line has the names of the others.
+    """Return the elements and the height of the legend. A cluster has a swatch with key, name and VMs (`counts`). Of too
+    many clusters, only changed ones have swatches, or none if these are too many. The others are listed by name.
     """
     columns_per_line = max(width // _ENTRY_WIDTH, 1)
     entries = list(styles)

@@ -138,7 +138,7 @@ def _build_condensed_texts(
             if not KINDS[kind].is_nested:
                 changed_names = {name for row_kind, name in counts.objects if row_kind == kind}
                 names = old.keys() & new.keys() - changed_names
-                kept_count = len([name for name in names if old[name] == new[name]])
+                kept_count = sum(old[name] == new[name] for name in names)
                 changes += format_counts([(kept_count, "kept"), (len(names) - kept_count, "other changes")])
             hint = ", see below" if placements_follow else ""
             texts[name] = f"({', '.join(changes)}{hint})"

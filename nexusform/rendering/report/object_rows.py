@@ -197,8 +197,7 @@ def _build_row(change: Change, schema: BlockSchema | None, placement_clauses: tu
     else:
         attributes = _select_visible_attributes(change.after, change.sensitive_after)
     if change.action in _WHOLE_OBJECT_ACTIONS:
-        facts = [describe(attributes) for describe in _FACTS]
-        clauses = tuple(text for text in facts if text)  # "": not a fact of such objects
+        clauses = tuple(text for describe in _FACTS if (text := describe(attributes)))
     else:
         from nexusform.rendering.report.changed_arguments import describe_changes
 

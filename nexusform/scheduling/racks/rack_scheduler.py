@@ -166,10 +166,8 @@ class RackScheduler:
 
     def count_free_slots(self, demand: Demand, known_counts: dict[Hashable, Interval] | None = None) -> Interval:
         """Count how many more VMs like this one fit on the site: the minimum and maximum over all layouts of VMs in
-        unknown cells.
-
-        `known_counts` collects the counts of several calls, by all facts read of a demand. Callers drop it once a VM is
-        added or removed.
+        unknown cells. `known_counts` collects the counts of several calls, by all facts read of a demand. Callers drop
+        it once a VM is added or removed.
         """
         self._choose_missing_splits()
         key = self._build_count_key(demand)

@@ -52,7 +52,7 @@ def render_fleet_plan_page(plan: FleetPlan) -> str:
         count = len(plan.select_by_status(status))
         if count:
             legend += [_render_swatch(_STATUS_COLORS[status]), f" {count:,} {status.value}  "]
-    losing = len([site for site in plan.sites if _has_losses(site)])
+    losing = sum(map(_has_losses, plan.sites))  # number of sites
     if losing:
         verb = select_word_form(losing, "loses", "lose")
         legend += [_render_swatch(_LOSS_COLOR), f" {losing:,} of them {verb} what runs, or rack redundancy"]

@@ -126,7 +126,7 @@ def build_verdict(plan: FleetPlan, groups: Sequence[SitesWithEqualChanges]) -> s
         parts = reason.split(": ", 2)
         summary = parts[1] if len(parts) > 1 and re.search(r":\d+$", parts[0]) else parts[0]
         clauses.append(f"{len(rejected):,} rejected: {summary.rstrip('.')}{suffix}")
-    losing_count = len([site for site in plan.sites if site.result.redundancy_lost])
+    losing_count = sum(bool(site.result.redundancy_lost) for site in plan.sites)
     counts = (
         (len(plan.select_by_status(SiteStatus.SKIPPED, SiteStatus.FAILED)), "not planned"),
         (losing_count, f"{select_word_form(losing_count, 'loses', 'lose')} rack redundancy"),

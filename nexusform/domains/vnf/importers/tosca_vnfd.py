@@ -58,8 +58,7 @@ _RULES: Final[Mapping[str, bool]] = {"AffinityRule": True, "AntiAffinityRule": F
 def parse_vnfd(text: str, parameters: Mapping[str, Any], flavour_id: str, notes: DocumentFindings) -> Vnf:
     """Parse the VNF of a VNFD, by SOL006 (YANG) or SOL001 (TOSCA); add findings to `notes`."""
     documents = parse_documents(text, notes)
-    descriptors = [find_descriptor(document) for document in documents]  # of SOL006; None for other documents
-    descriptor = next((node for node in descriptors if node is not None), None)
+    descriptor = next(filter(None, map(find_descriptor, documents)), None)  # the first one of SOL006
     if descriptor is not None:
         return parse_sol006(descriptor, flavour_id, notes)
     topology = parse_topology(documents, parameters, flavour_id, notes)

@@ -112,7 +112,7 @@ def _read_package_arguments(attributes: Mapping[str, Any], files: Files) -> tupl
     path, flavour = attributes.get("csar"), attributes.get("flavour_id")
     if path is None:
         return {}, []
-    conflicting_names = [name for name in PACKAGED if attributes.get(name)]
+    conflicting_names = list(filter(attributes.get, PACKAGED))
     if conflicting_names:
         text = f"csar already contains {', '.join(conflicting_names)}. Remove csar, or the other arguments."
         return {}, [Problem(("csar",), "conflicting-arguments", text)]
