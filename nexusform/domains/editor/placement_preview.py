@@ -117,7 +117,7 @@ def list_placement_blocks(module: ModuleText, path: str) -> Iterator[tuple[tuple
 
 
 def get_pool_name(block: Block) -> str:
-    """Return the pool declared by a nested block, as named in placements; its type without one."""
+    """Return the pool declared by a nested block, as named in placements. Without a label, return the block type."""
     if block.type == "control_plane":
         return "control-plane"
     return block.labels[0].value if block.labels else block.type

@@ -383,7 +383,7 @@ def _build_completion_item(item: Suggestion, number: int, source: SourceFile, of
 
 
 def convert_to_byte(text: str, position: Position) -> int:
-    """Return the byte at a position; the end of the text for a missing line."""
+    """Return the byte offset of an editor position; the end of the text if it has no such line."""
     lines, starts = _split_lines_with_offsets(text)
     if position.line >= len(lines):
         return starts[-1] - 1  # the last start is one byte after the end
@@ -393,7 +393,7 @@ def convert_to_byte(text: str, position: Position) -> int:
 
 
 def convert_to_position(text: str, offset: int) -> Position:
-    """Return the position of a byte."""
+    """Return the editor position (line and UTF-16 character) of a byte offset."""
     lines, starts = _split_lines_with_offsets(text)
     number = min(bisect_right(starts, offset) - 1, len(lines) - 1)
     line_prefix = lines[number][: offset - starts[number]].decode(errors="ignore")

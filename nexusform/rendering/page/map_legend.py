@@ -122,7 +122,7 @@ def _build_fill_pattern(name: str, content: Markup | Sequence[Markup]) -> Markup
 def render_cluster_legend(
     styles: Sequence[ClusterStyle], counts: Mapping[str, int], changed_clusters: AbstractSet[str], width: int
 ) -> tuple[list[Markup], int]:
-    """Return the elements and the height of the legend. A cluster has a swatch, its key, name and VMs (`counts`). Of too
+    """Return the elements and the height of the legend. A cluster has a swatch, key, name and VMs (`counts`). Of too
     many clusters, only changed ones have swatches, or none if these are too many. The others are listed by name.
     """
     columns_per_line = max(width // _ENTRY_WIDTH, 1)

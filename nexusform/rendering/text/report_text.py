@@ -43,7 +43,7 @@ _DECISION_COLUMN: Final = 13  # column of the texts of the decision block
 
 
 def render_report_text(report: Report, *, colour: bool = False, width: int = 80) -> str:
-    """Render the report as text with a final newline; only count folded sections after the first MAX_FOLDED."""
+    """Render the report as text with a final newline. Folded sections after the first MAX_FOLDED are only counted."""
     paint = Painter(colour)
     colour_name = _IMPACT_COLOURS.get(report.alert_level, "red" if report.is_finding else "green")
     lines = [

@@ -140,7 +140,7 @@ class FleetTaskWorker:
         return runners[task.kind](task, site)
 
     def _prepare_site(self, task: Task, site: SiteEntry) -> SiteResult:
-        """Lock the site and plan it again; keep lock and plan if the plan is the approved one and changes anything."""
+        """Lock the site and plan it again. Keep plan and lock if it is the approved plan and changes anything."""
         self._release_lock(task)  # of an earlier attempt
         opened = open_site_project(task.fleet, site, os.environ)
         if opened.project is None:
@@ -207,7 +207,7 @@ def _run_question(task: Task, site: SiteEntry) -> SiteResult:
 
 
 def _plan_site(task: Task, site: SiteEntry) -> SiteResult:
-    """Plan a site; write a plan with changes to the spool directory of the task, if any, unless it is rejected."""
+    """Plan a site. If the task has a spool directory, save the plan there if it has changes and is not rejected."""
     fleet = task.fleet
     opened = open_site_project(fleet, site, os.environ)
     if opened.project is None:

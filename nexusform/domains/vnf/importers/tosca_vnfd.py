@@ -92,7 +92,7 @@ def _report_documents_without_vdu(documents: list[Node], notes: DocumentFindings
 
 
 def _list_vdus(topology: Topology, scaling: ScalingPolicies) -> Iterator[Vdu]:
-    """Yield the VDUs (kinds of VMs) with their numbers; report groups of containers, repeated and invalid names."""
+    """Yield the VDUs (kinds of VMs) and how many VMs they have. Report container groups, repeated and invalid names."""
     known_names: set[str] = set()
     for name, body in topology.nodes:
         kind = topology.get_standard_type(body)
@@ -459,9 +459,9 @@ def _warn_duplicate_deltas(aspect: str, vdu: str, policies: tuple[_Deltas, _Delt
 
 
 def _list_scaling_aspects(topology: Topology, deltas: Mapping[str, Mapping[str, _Deltas]]) -> Iterator[ScalingAspect]:
-    """Yield the scaling aspects (VDUs scaled together) with the VMs added to each VDU by each step. `deltas` are these
-    numbers by aspect and VDU, each under the id of a delta. An aspect lists the ids of its steps; without a list all of
-    them are steps. Report aspects and ids without numbers.
+    """Yield the scaling aspects (VDUs scaled together) with the VMs added to each VDU by each step. `deltas` has these
+    numbers by aspect, VDU and id of a delta. An aspect lists the deltas of its steps. Without a list, all deltas are
+    steps. Report aspects and deltas without numbers.
     """
     for _, body in _select_policies(topology, "ScalingAspects"):
         for name, part in body.get_node("properties", "aspects").list_fields():

@@ -39,7 +39,7 @@ class ParsedVnf(Struct, frozen=True):
 
 
 def read_vnf(sources: VnfSourceDocuments) -> ParsedVnf:
-    """Read and merge the documents; the result has all findings. Never raises for invalid input."""
+    """Read the VNFD and the HOT file and merge them. The result has all findings; invalid input raises nothing."""
     notes = {VNFD: DocumentFindings(VNFD)}  # findings by document
     descriptor = Vnf()
     if sources.vnfd is not None:

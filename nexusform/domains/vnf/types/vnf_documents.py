@@ -106,8 +106,8 @@ def _build_request_problem(detail: str) -> Problem:
 
 
 def _read_package_arguments(attributes: Mapping[str, Any], files: Files) -> tuple[dict[str, Any], list[Problem]]:
-    """Return the arguments replaced by the package in `csar`: vnfd, base_hot and nested; and problems. They are UNKNOWN
-    as long as the path or the flavour is. There are none without a package, or with a problem.
+    """Return the arguments read from the package in `csar` (vnfd, base_hot and nested), and problems. They are UNKNOWN
+    while its path or the flavour is unknown. There are none without a package, or with a problem.
     """
     path, flavour = attributes.get("csar"), attributes.get("flavour_id")
     if path is None:
