@@ -201,6 +201,6 @@ class CapacityTable:
             if sign < 0:
                 records = (*records, share.record)
             else:
-                last = len(records) - 1 - records[::-1].index(share.record)
+                last = len(records) - 1 - records[::-1].index(share.record)  # position of the last equal one
                 records = (*records[:last], *records[last + 1 :])
         return self.add(FreeCapacity(hardware, disk + sign * share.disk, tuple(cpus), tuple(memory), vfs, records))

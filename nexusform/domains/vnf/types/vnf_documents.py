@@ -124,8 +124,8 @@ def _read_package_arguments(attributes: Mapping[str, Any], files: Files) -> tupl
         package = read_vnf_package(str(path), str(flavour or ""), files)
     except FileProblem as problem:
         return {}, [Problem(("csar",), "unreadable-file", str(problem))]
-    except DiagnosticsError as refused:
-        diagnostic = refused.diagnostics[0]
+    except DiagnosticsError as problem:
+        diagnostic = problem.diagnostics[0]
         return {}, [Problem(("csar",), diagnostic.id, f'"{path}": {diagnostic.detail}')]
     return {"vnfd": package.vnfd, "base_hot": package.base_hot, "nested": dict(package.nested) or None}, []
 
