@@ -230,12 +230,12 @@ def _build_plan_with_results(job: _ApplyJob, fleet_apply: FleetApply) -> FleetPl
     """Build the plan with the results of its sites. Sites without one are left out if their wave was not requested. A
     result without rows gets the planned rows. The result of an applied site also gets the planned impact.
     """
-    wave_names = {wave.name for wave in job.waves}
+    requested_waves = {wave.name for wave in job.waves}
     sites = []
     for site in job.plan.sites:
         if site.name in fleet_apply.results:
             result = fleet_apply.results[site.name]
-        elif site.wave not in wave_names:
+        elif site.wave not in requested_waves:
             continue
         elif not job.progress.is_finished(site.wave):
             result = SiteResult(site.name, SiteStatus.SKIPPED, "Its wave was not started.")
