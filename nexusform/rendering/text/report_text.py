@@ -181,11 +181,11 @@ def render_plan_section(
     """
     if not section.has_content:
         return []
-    parts: list[str] = []
+    parts: list[str] = []  # finished paragraphs
     tables = section.all_tables
     # The title is omitted if every table has a caption, unless the captions are mere addresses (of rollouts).
     is_titled = bool(section.groups) or any(not table.caption for table in tables) or section.name == "rollouts"
-    lines: list[str] = []
+    lines: list[str] = []  # of the paragraph in progress
     if section.title and is_titled:
         lines.append(paint(f"{section.title.removesuffix(':')}:", "bold"))
     for table in tables:
