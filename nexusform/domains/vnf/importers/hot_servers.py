@@ -171,7 +171,7 @@ def _find_group(
         return None
     if isinstance(requested, str):
         matches = [reference for reference, group in groups.items() if requested in {group.title, group.name}]
-        if len(matches) == 1:
+        if len(matches) == 1:  # an ambiguous name is reported below, as an unknown one
             return matches[0]
     description = requested.description if isinstance(requested, UnresolvedValue) else f'"{str(requested)[:40]}"'
     hints.add_warning(f'"{vdu}" references the server group {description}, which these documents do not define.')
@@ -212,7 +212,7 @@ class HotReading(Struct):
     nested: Mapping[str, str]
     known_vdus: Mapping[str, bool] = field(default_factory=dict)
     notes: dict[str, DocumentFindings] = field(default_factory=dict)
-    open_templates: dict[str, Node] = field(default_factory=dict)
+    parsed_templates: dict[str, Node] = field(default_factory=dict)
     vdus: dict[str, Vdu] = field(default_factory=dict)
     scaling_groups: dict[str, str] = field(default_factory=dict)
     groups: dict[ResourceReference, ServerGroup] = field(default_factory=dict)
@@ -245,7 +245,7 @@ def compute_group_repetition(
         count_node = get_resource_properties(body).get_node("count")
         count = _parse_count(template, count_node)
         number = 1 if count is None else count
-        is_explicit = count is not None or count_node.is_absent
+        is_explicit = count is not None or count_node.is_absent  # an absent count means 1
         sizes = _ScalingGroupSizes(number, number, members=number, is_explicit=is_explicit, node=count_node)
     else:
         sizes = _parse_scaled_sizes(template, resource)

@@ -188,14 +188,14 @@ def _add_nested_template(reading: HotReading, context: _ResourceContext, name: s
         detail = f'the nested template "{file}" includes itself, or is nested too deeply.'
         notes.add_error(body, INVALID_DOCUMENT, detail)
         return
-    if file not in reading.open_templates:  # parse each file once
+    if file not in reading.parsed_templates:  # parse each file once
         file_notes = reading.notes[file] = DocumentFindings(f'nested["{file}"]')
         documents = parse_documents(reading.nested[file], file_notes)
-        reading.open_templates[file] = next(iter(documents), Node(None, TextPosition(1, 1)))
+        reading.parsed_templates[file] = next(iter(documents), Node(None, TextPosition(1, 1)))
     values = {key: template.resolve_value(part) for key, part in properties.list_fields()}  # its parameters
     inner = Template(
         notes=reading.notes[file],
-        root=reading.open_templates[file],
+        root=reading.parsed_templates[file],
         values=values,
         scope=f"{template.scope}/{name}",
         is_repeated=template.is_repeated,
