@@ -118,7 +118,7 @@ def _add_hot_details(vdu: Vdu, hot_vdu: Vdu | None, current_size: int, notes: di
         image=hot_vdu.image or vdu.image,
     )
     if not hot_vdu.has_count:
-        return merged_vdu  # the numbers of the VNFD apply
+        return merged_vdu  # the HOT file gives no number, so those of the VNFD apply
     if vdu.has_count and current_size != hot_vdu.initial:
         _warn_vdu_difference(hot_vdu, vdu, f"has {hot_vdu.initial} servers here and {current_size}", notes)
     if vdu.has_bounds and (vdu.minimum, vdu.maximum) != (hot_vdu.minimum, hot_vdu.maximum):

@@ -282,7 +282,7 @@ def find_unmet_rules(vnf: Vnf, numbers: Mapping[str, int], machines: int, racks:
         if vms > max(maximum, 1):  # one VM violates nothing
             unmet_rules.append(UnmetRule(rule, vms, maximum))
     for rule, joining_rule in product(separating_rules, joining_rules):
-        is_within_scope = SCOPES.index(joining_rule.scope) <= SCOPES.index(rule.scope)
+        is_within_scope = SCOPES.index(joining_rule.scope) <= SCOPES.index(rule.scope)  # from machine to site
         shared = count_vms({*rule.vdus} & {*joining_rule.vdus}, numbers)
         if is_within_scope and shared > rule.max_per_location:
             unmet_rules.append(UnmetRule(rule, shared, rule.max_per_location, joining_rule))

@@ -120,7 +120,9 @@ class TackerProvider(FixedIdentity):
         ]
 
     def create(self, request: ChangeRequest) -> ChangeResult:
-        """Create a VNF, or resume an interrupted creation, and scale it to its levels. Raises ProviderProblem."""
+        """Create a VNF, or resume an interrupted creation, and scale it to its levels. Delete it if its instantiation
+        fails and is rolled back. Raises ProviderProblem.
+        """
         planned = _require_planned_vnf(request)
         runner = self._build_runner(request)
         owner = f"{request.key.id}#{request.key.creation}"
