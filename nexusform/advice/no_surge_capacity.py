@@ -33,7 +33,7 @@ def check(facts: LintInput) -> list[Diagnostic]:
 
 
 def _format_shortage(pool: LintPool, needed: int, free: Interval) -> tuple[str, str]:
-    """Format the missing capacity for `needed` surge VMs: detail with remedies, summary. `free`: number that fits."""
+    """Return the detail (with remedies) and the summary of a shortage: `needed` surge VMs, of which `free` fit."""
     zone_text = f" in the zones {format_list(sorted(pool.zones), MAXIMUM_ITEMS)}" if pool.zones else ""
     certainty = "would" if free.maximum < needed else "may"  # may: it depends on unknown cells of VMs
     short_capacity, capacity = f"no {pool.sku.name} fits", "no more fits"

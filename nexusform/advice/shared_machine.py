@@ -12,9 +12,8 @@ ID: Final = "shared-machine"
 
 
 def check(facts: LintInput) -> list[Diagnostic]:
-    """Return a finding for every cluster with VMs placed by this plan and machines with several of its VMs.
-
-    Clusters with such machines only because of pinned zones are left to the rule zones-pinned.
+    """Return a finding for every cluster with VMs placed by this plan and machines with several of its VMs. Clusters
+    with such machines only because of pinned zones are left to the rule zones-pinned.
     """
     findings: list[Diagnostic] = []
     for pools in group_by(facts.pools, lambda pool: pool.owner).values():

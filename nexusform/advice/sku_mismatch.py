@@ -15,7 +15,7 @@ ID: Final = "sku-mismatch"
 
 
 def check(facts: LintInput) -> list[Diagnostic]:
-    """Return one finding for every pool with a badly fitting SKU."""
+    """Return a finding per pool if machines of its zones do not list its SKU, or another SKU fits them better."""
     findings: list[Diagnostic] = []
     for pool in facts.pools:
         site = facts.get_site(pool)

@@ -64,7 +64,9 @@ def check(facts: LintInput) -> list[Diagnostic]:
 def _check_cluster_order(
     new_groups: Sequence[CreationGroup], pools: Sequence[LintPool], site: LintSite, *, includes_costless: bool
 ) -> list[Diagnostic]:
-    """Return a finding for every cluster created before larger ones; none if a better order gains nothing."""
+    """Return a finding for every cluster created before larger ones. If a better order gains nothing, return none
+    unless `includes_costless`.
+    """
     findings: list[Diagnostic] = []
     gain = None  # measured once, for the order of all clusters
     for position, group in enumerate(new_groups):
@@ -92,9 +94,8 @@ def _check_cluster_order(
 def _check_pool_order(
     group: CreationGroup, pools: Sequence[LintPool], site: LintSite, *, includes_costless: bool
 ) -> list[Diagnostic]:
-    """Return a finding for the first agent pool of a cluster placed before larger ones of the cluster.
-
-    Return none if another order gains nothing, unless `includes_costless`.
+    """Return a finding for the first agent pool of a cluster placed before larger ones of the cluster. If another order
+    gains nothing, return none unless `includes_costless`.
     """
     agent_pools = [pool for pool in group.pools if not pool.is_control_plane]
     candidates: list[tuple[LintPool, list[LintPool]]] = []  # pools with the larger pools after them
@@ -136,9 +137,8 @@ def _replace_pool_order(pools: Sequence[LintPool], order: Sequence[LintPool]) ->
 
 
 def _measure_order(names: str, pools: Sequence[LintPool], better: Sequence[LintPool], site: LintSite) -> _OrderGain:
-    """Measure the gain of placing `pools` in the order `better`, called `names` in the text; empty in `validate`.
-
-    Both orders are simulated. More fitting VMs, fewer machines with two VMs of a cluster, and more capacity count.
+    """Measure the gain of placing `pools` in the order `better`, called `names` in the text. Both orders are simulated.
+    More fitting VMs, fewer machines with two VMs of a cluster, and more capacity count. `validate` has no simulation.
     """
     if site.simulate is None:
         return _OrderGain()

@@ -16,9 +16,8 @@ MAXIMUM_SIMULATIONS: Final = 16
 
 
 def check(facts: LintInput) -> list[Diagnostic]:
-    """Return one finding for every pool pinned to zones, with the cost of the pin.
-
-    The cost is measured by placing the VMs of the site with and without the pin, for the first pools of a plan.
+    """Return one finding for every pool pinned to zones, with the cost of the pin. The cost is measured by placing the
+    VMs of the site with and without the pin, for the first pools of a plan.
     """
     findings: list[Diagnostic] = []
     current_results: dict[str, SimulationResult] = {}  # by site id

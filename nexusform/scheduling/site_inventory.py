@@ -113,8 +113,8 @@ def merge_site_machines(
     site_id: str, racks: Iterable[InventoryRack], machines: Mapping[str, InventoryMachine]
 ) -> tuple[tuple[Machine, ...], tuple[MachineConflict, ...]]:
     """Return the machines of one site in order of rack name, slot and name, and the conflicts among them. `machines`
-    are the separately described ones by address; each replaces the machine of its rack in the same slot. Of conflicting
-    machines the first counts.
+    have their own resources (by address); each replaces the machine of its rack in the same slot. Of conflicting ones
+    the first counts.
     """
     racks_of_site = {rack.id: rack for rack in racks if rack.site_id == site_id}
     # Each machine with its source: its own resource (an address) or its rack (an id).

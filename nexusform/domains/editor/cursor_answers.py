@@ -56,10 +56,9 @@ def get_schemas(block_type: str) -> Mapping[str, BlockSchema]:
 
 
 def find_nested_block_schema(blocks: Sequence[Block]) -> BlockSchema:
-    """Return the schema of the innermost block, the last of `blocks`, or UNKNOWN_SCHEMA.
-
-    The first block is at the top level, and each other one is inside the block before it. A block `dynamic "taint"`
-    and the block `content` in it have the schema of `taint`.
+    """Return the schema of the innermost block, the last of `blocks`, or UNKNOWN_SCHEMA. The first block is at the top
+    level, and each other one is inside the block before it. A block `dynamic "taint"` and the block `content` in it
+    have the schema of `taint`.
     """
     if not blocks or not blocks[0].labels:  # no resource, or one without its type yet
         return UNKNOWN_SCHEMA
@@ -90,8 +89,8 @@ def describe_block(name: str, nested: NestedBlock) -> str:
 
 
 def escape_description(text: str) -> str:
-    """Escape a description for Markdown: placeholders such as <rack> are not HTML, except in code."""
-    parts = text.split("`")
+    """Escape a description for Markdown: placeholders such as <rack> are not HTML. Code in backticks is unchanged."""
+    parts = text.split("`")  # every second part is code
     parts[::2] = [part.replace("<", "&lt;") for part in parts[::2]]
     return "`".join(parts)
 
@@ -104,7 +103,7 @@ class Choice(Struct, frozen=True):
 
 
 def list_argument_choices(name: str, attribute: AttributeSchema | None, module: ModuleText) -> Iterator[Choice]:
-    """Yield the known values of an argument: names of SKUs or its choices, often none."""
+    """Yield the known values of the argument `name`: names of SKUs, or the choices of its schema; often none."""
     if name == "vm_sku_name":
         yield from list_vm_skus(module)
     elif name == "machine_sku":
@@ -189,6 +188,7 @@ def list_suggestions(module: ModuleText, path: str, offset: int) -> list[Suggest
 
 
 def _suggest_top_level_blocks(typed_text: str) -> Iterator[Suggestion]:
+    """Yield a suggestion for each top-level block. It replaces `typed_text`; `$0` is the cursor in the new block."""
     for name, text in TOP_LEVEL.items():
         insert = f"{name}{_LABELS.get(name, '')} {{\n  $0\n}}"
         yield Suggestion(name, "block", insert, len(typed_text.encode()), text=text)
@@ -222,7 +222,7 @@ def _suggest_block_content(blocks: list[Block], typed_text: str) -> Iterator[Sug
 
 
 def _suggest_references(module: ModuleText, attribute: AttributeSchema | None, typed_text: str) -> Iterator[Suggestion]:
-    """Yield references: after `a.b.` the names inside `a.b`, else all blocks, those of the argument's type first."""
+    """Yield references: after `a.b.` the names inside `a.b`, else all symbols, of types for `attribute` first."""
     length = len(typed_text.encode())
     parent, dot, _ = typed_text.rpartition(".")
     if dot:
@@ -232,21 +232,21 @@ def _suggest_references(module: ModuleText, attribute: AttributeSchema | None, t
         )
         return
     referred_types = attribute.refers_to.types if attribute is not None and attribute.refers_to is not None else ()
-    symbols = sorted(_list_referable_blocks(module), key=lambda symbol: symbol.type not in referred_types)
+    symbols = sorted(_list_referable_symbols(module), key=lambda symbol: symbol.type not in referred_types)
     for symbol in symbols:
         is_target = symbol.type in referred_types and symbol.kind == "resource"
         insert = f"{symbol.reference}.id" if is_target else symbol.reference
         yield Suggestion(insert, "reference", insert, typed_length=length, detail=symbol.kind)
 
 
-def _list_referable_blocks(module: ModuleText) -> Iterable[Symbol]:
+def _list_referable_symbols(module: ModuleText) -> Iterable[Symbol]:
     kinds = ("variable", "local", "module", "resource", "data")
     return [symbol for symbol in module.list_symbols() if symbol.kind in kinds]
 
 
 def _list_names_after_prefix(module: ModuleText, prefix: str) -> Iterator[tuple[str, str]]:
     """Yield (name, description) after `prefix.`: names of a kind (`var`) or of a type, or attributes of a resource."""
-    for symbol in _list_referable_blocks(module):
+    for symbol in _list_referable_symbols(module):
         symbol_parent, _, name = symbol.reference.rpartition(".")
         if symbol_parent == prefix:
             yield name, symbol.kind
@@ -301,7 +301,7 @@ def _describe_declared_symbol(module: ModuleText, preview: PlacementPreview, occ
 
 
 def _quote_argument_source(block: Block, names: tuple[str, ...], module: ModuleText) -> list[str]:
-    """Return the configured source text of these arguments."""
+    """Return the source texts of the configured values of these arguments, in backticks."""
     text = module.files[block.span.filename].text.encode()
     return [
         f"`{text[attribute.span.start.byte : attribute.span.end.byte].decode()}`"
@@ -311,8 +311,10 @@ def _quote_argument_source(block: Block, names: tuple[str, ...], module: ModuleT
 
 
 def _describe_block(preview: PlacementPreview, blocks: list[Block]) -> str:
-    """Return the predicted placement of a pool's VMs if any, else the documentation of the last block ("" for none)."""
-    block = blocks[-1]  # inside the block before it, and so on
+    """Return the documentation of the last of the nested `blocks`, or the predicted placement if it is a placed pool.
+    Return "" for an unknown block.
+    """
+    block = blocks[-1]
     if len(blocks) == 1:  # at the top level of a file
         return TOP_LEVEL.get(block.type, "")
     address = ".".join(label.value for label in blocks[0].labels)

@@ -46,7 +46,7 @@ class Symbol(NamedTuple):
 
     @property
     def reference(self) -> str:
-        """Reference to the symbol in expressions."""
+        """Reference to the symbol in expressions, such as `var.size`, `nexus_rack.a` or `data.nexus_rack.b`."""
         if self.kind in MODES:
             return f"{MODE_PREFIXES[MODES[self.kind]]}{self.type}.{self.name}"
         return f"{_ROOTS.get(self.kind, self.kind)}.{self.name}"
@@ -80,7 +80,7 @@ class ModuleText(Struct, frozen=True):
         return {item.symbol: item.range for item in self.list_occurrences() if item.is_declaration}
 
     def find_occurrence(self, path: str, offset: int) -> Occurrence | None:
-        """Return the occurrence at a byte of a file, including the end of the name."""
+        """Return the name at a byte of a file, as occurrence of a symbol; the byte may also be just after the name."""
         for occurrence in self.list_occurrences():
             if occurrence.range.path == path and occurrence.range.start <= offset <= occurrence.range.end:
                 return occurrence
@@ -122,7 +122,9 @@ class ModuleText(Struct, frozen=True):
 
 
 def read_module(directory: str, unsaved_texts: Mapping[str, str], confinement: Confinement) -> ModuleText:
-    """Read the readable files of a directory; texts in `unsaved_texts` (by absolute path) replace those on disk."""
+    """Read the configuration files of a directory. Texts in `unsaved_texts` (by absolute path) replace those on disk.
+    Unreadable files are omitted.
+    """
     paths = set(map(str, Path(directory).glob(f"*{NATIVE}")))
     paths |= {path for path in unsaved_texts if path.endswith(NATIVE) and str(Path(path).parent) == directory}
     files = {}
@@ -144,6 +146,7 @@ def _read_configuration_file(path: str, confinement: Confinement) -> str | None:
 
 @lru_cache(maxsize=256)
 def _parse_configuration_file(path: str, text: str) -> Body:
+    """Return the syntax tree of a file, without its syntax errors. Unchanged files are not parsed again."""
     return parse_file(SourceFile(path, text))[0]
 
 
@@ -168,7 +171,7 @@ _RESERVED_ROOTS: Final = frozenset({"each", "count", "self", "path", "terraform"
 
 
 def _list_declarations(path: str, text: bytes, block: Block) -> Iterator[Occurrence]:
-    """Yield the names declared by a top-level block: its own, or those of all local values; none of other blocks."""
+    """Yield the names declared by a top-level block: its own name, or all names in a `locals` block."""
     labels = block.labels
     if block.type in _SINGLE_LABEL_BLOCKS and len(labels) == 1:
         symbol = Symbol(block.type, type="", name=labels[0].value)
@@ -253,7 +256,7 @@ def rename_symbol(module: ModuleText, occurrence: Occurrence, name: str) -> list
 
 
 def create_moved_block(block: Block, old: str, new: str) -> TextChange:
-    """Return a `moved` block after another block."""
+    """Return the change to insert a `moved` block (from `old` to `new`) after `block`."""
     path, end = block.span.filename, block.span.end.byte
     return TextChange(FileRange(path, end, end), f"\n\n{render_moved_block(old, new)}")
 

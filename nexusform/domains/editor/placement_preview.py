@@ -47,7 +47,7 @@ def build_saved_preview(directory: str) -> PlacementPreview:
 
 
 def build_preview(plan: Plan) -> PlacementPreview:
-    """Return the preview of a plan. Texts of the instances of one block are joined."""
+    """Return the preview of a plan: hints and texts by block and pool. Texts of instances of one block are joined."""
     # By address of the block and pool ("": no pool), a text per instance. The block of `a.b[0]` is `a.b`.
     hints: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
     texts: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
@@ -74,11 +74,11 @@ def build_preview(plan: Plan) -> PlacementPreview:
 
 def _format_vms_per_rack(table: PlacementTable) -> str:
     """Format the VMs per rack: `rack1..8: 3 each`, `rack1,2: 3, rack3: 2`."""
-    racks = group_by(table.actual_vms_per_rack, table.actual_vms_per_rack.__getitem__)
-    if len(racks) == 1:
-        ((count, names),) = racks.items()
-        return f"{format_names(names)}: {count}{' each' if len(names) > 1 else ''}"
-    return ", ".join(f"{format_names(names)}: {count}" for count, names in sorted(racks.items(), reverse=True))
+    vms_per_rack = table.actual_vms_per_rack
+    racks_by_count = group_by(vms_per_rack, lambda rack: vms_per_rack[rack])
+    texts = [f"{format_names(names)}: {count}" for count, names in sorted(racks_by_count.items(), reverse=True)]
+    has_equal_racks = len(racks_by_count) == 1 and len(vms_per_rack) > 1
+    return f"{texts[0]} each" if has_equal_racks else ", ".join(texts)
 
 
 def _format_pool(table: PlacementTable, plan: Plan, zones: list[str]) -> str:
@@ -104,7 +104,9 @@ def _join_first_texts(texts: list[str], separator: str) -> str:
 
 
 def list_placement_blocks(module: ModuleText, path: str) -> Iterator[tuple[tuple[str, str], int]]:
-    """Yield the key of each resource and inner block in a preview (address, pool or ""), and the end of its header."""
+    """Yield each resource and each block in it, as `(("nexus_kubernetes_cluster.a", "pool1"), 120)`: its key in a
+    preview (address and pool, "" for a resource) and the byte at the end of its header.
+    """
     for block in module.list_blocks(path):
         if block.type != "resource":
             continue
@@ -115,7 +117,7 @@ def list_placement_blocks(module: ModuleText, path: str) -> Iterator[tuple[tuple
 
 
 def get_pool_name(block: Block) -> str:
-    """Return the pool declared by a nested block, as named in placements; its type without one."""
+    """Return the pool declared by a nested block, as named in placements. Without a label, return the block type."""
     if block.type == "control_plane":
         return "control-plane"
     return block.labels[0].value if block.labels else block.type

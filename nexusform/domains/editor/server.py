@@ -78,7 +78,7 @@ class EditorState(Struct):
     previews: dict[str, PlacementPreview] = field(default_factory=dict)
 
     def load_module(self, path: str) -> ModuleText:
-        """Return the module of a file, as in the editor."""
+        """Return the module of a file, with the unsaved texts of the editor."""
         directory = str(Path(path).parent)
         location = create_editor_context(directory, dict(os.environ))
         return read_module(directory, self.unsaved_texts, location.confinement)
@@ -383,17 +383,17 @@ def _build_completion_item(item: Suggestion, number: int, source: SourceFile, of
 
 
 def convert_to_byte(text: str, position: Position) -> int:
-    """Return the byte at a position; the end of the text for a missing line."""
+    """Return the byte offset of an editor position; the end of the text if it has no such line."""
     lines, starts = _split_lines_with_offsets(text)
     if position.line >= len(lines):
-        return starts[-1] - 1
+        return starts[-1] - 1  # the last start is one byte after the end
     # A character of a position is a UTF-16 unit of two bytes.
     units = lines[position.line].decode().encode("utf-16-le")[: 2 * position.character]
     return starts[position.line] + len(units.decode("utf-16-le", errors="ignore").encode())
 
 
 def convert_to_position(text: str, offset: int) -> Position:
-    """Return the position of a byte."""
+    """Return the editor position (line and UTF-16 character) of a byte offset."""
     lines, starts = _split_lines_with_offsets(text)
     number = min(bisect_right(starts, offset) - 1, len(lines) - 1)
     line_prefix = lines[number][: offset - starts[number]].decode(errors="ignore")

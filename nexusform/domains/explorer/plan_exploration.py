@@ -147,7 +147,7 @@ class PlanExploration:
         return tuple(texts)
 
     def _plan_configuration(self, configuration: Configuration, adjustments: Sequence[ArgumentAdjustment]) -> Plan:
-        """Return the plan of a changed configuration, without reading providers."""
+        """Plan a configuration with adjusted arguments on the recorded state, without reading providers."""
         request = self._run.build_request(PlanOptions(refresh=False, samples=0))
         request = replace(
             request, configuration=configuration, adjustments=tuple(adjustments), includes_remedies=False, lint=False
@@ -176,7 +176,7 @@ class PlanExploration:
         return [*counts, *lost_racks, *activated_racks]
 
     def _render_added_racks(self, counts_by_rack: Mapping[str, int]) -> Iterator[str]:
-        """Yield a block for each added rack. `counts_by_rack` has the number of copies of each existing rack."""
+        """Yield the HCL of a block for each added rack. `counts_by_rack` has the number of copies of existing racks."""
         planned_values = {str(change.address): change.after or {} for change in self.base.changes}
         for number, address in enumerate(Counter(counts_by_rack).elements(), 1):  # each as often as it counts
             model_rack = planned_values[address]
@@ -233,7 +233,7 @@ def _get_count_path(resource_type: str, pool: str) -> ValuePath | None:
     """Return the path of a pool's count, such as ("agent_pool", "np1", "count"). None: it cannot be adjusted."""
     if resource_type == "nexus_agent_pool":
         return ("node_count",)
-    if resource_type != "nexus_kubernetes_cluster":  # a plain VM or a VNF
+    if resource_type != "nexus_kubernetes_cluster":  # a VM outside of clusters, or a VNF
         return None
     return ("control_plane", "count") if pool == CONTROL_PLANE else ("agent_pool", pool, "count")
 

@@ -145,7 +145,8 @@ class _ExplorerRequestHandler(BaseHTTPRequestHandler):
         return True
 
     def _reject(self, status: HTTPStatus, text: str) -> None:
-        self.close_connection = True  # the body of the request was perhaps not read
+        # The body of the request may be unread: on the same connection it would be taken for the next request.
+        self.close_connection = True
         self._send_response(status, encode_document({"problem": text}), "application/json")
 
     def _send_response(self, status: HTTPStatus, body: bytes, kind: str) -> None:

@@ -118,11 +118,8 @@ def _render_heredoc(text: str, indent: int) -> str:
     end = choose_heredoc_end(lines)
     opening = f"<<-{end}" if indent else f"<<{end}"  # HCL strips the margin of the lines after `<<-`
     margin = " " * indent
-    return "\n".join([opening, *indent_lines(map(_escape_heredoc_line, lines), margin), f"{margin}{end}"])
-
-
-def _escape_heredoc_line(line: str) -> str:
-    return "".join(c if c.isprintable() or c == "\t" else _escape_character(c) for c in line)
+    escaped = ("".join(c if c.isprintable() or c == "\t" else _escape_character(c) for c in line) for line in lines)
+    return "\n".join([opening, *indent_lines(escaped, margin), f"{margin}{end}"])
 
 
 def render_type(value_type: Type, indent: int = 0) -> str:
@@ -161,7 +158,9 @@ def render_trace(part: TracedExpression, width: int) -> str:
 
 
 def _render_part_lines(part: TracedExpression, indent: int, width: int) -> Iterator[str]:
-    """Yield the lines of a part: expression, result, reasons for an unknown, sensitive or no value, inner parts."""
+    """Yield lines for a traced (sub)expression: its text with its result, reasons for a missing or hidden value, and
+    its inner expressions with more indentation. Text and result share a line if `width` allows it.
+    """
     margin = " " * indent
     line_width = max(width - indent - 4, 30)  # results are indented by 4; deep parts exceed the width
     first_line, *further_lines = wrap_lines(escape_control_characters(part.text), line_width)

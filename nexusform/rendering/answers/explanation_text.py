@@ -72,12 +72,12 @@ def format_sku(sku: VmSku) -> str:
 
 
 def _describe_decision_steps(explanation: DecisionExplanation) -> Iterator[_Note]:
-    """Yield pairs of a step name and a sentence, to explain the choice of a machine for one VM. First the filters: how
-    many machines each leaves. Then the choice of the rack, of the machine in it with the second best candidates, and of
-    its NUMA cells. Rejected machines of the rack have their reason, those elsewhere are counted. If no machine passed
-    the filters, yield the filters only.
+    """Yield pairs such as `("3 rack", SENTENCE)`, to explain the choice of a machine for one VM. First come the
+    filters, with the number of machines left by each. The choice of the rack, the machine and its NUMA cells follow.
+    Rejected machines of the chosen rack have their reason, those elsewhere are counted. If no machine passed the
+    filters, yield only the filters.
     """
-    clauses: dict[str, list[str]] = {}  # texts of the filters by name of their line
+    clauses: dict[str, list[str]] = {}  # texts of the filters, by the name of the line they share
     for step in explanation.filters:
         if step.text:
             clauses.setdefault(step.line, []).append(step.text)
@@ -91,17 +91,19 @@ def _describe_decision_steps(explanation: DecisionExplanation) -> Iterator[_Note
     yield from _describe_choice("4 machine", explanation.machines, explanation.tied_machines)
     in_rack = [item for item in explanation.rejections if item.candidate in explanation.rack_machines]
     for (rule, reason), names in islice(_group_machines(in_rack).items(), _MAX_LINES):
-        # Format names without repeated prefixes: `rack7-bm01, bm02`.
-        short_names: list[str] = []
-        previous_prefix = ""
-        for name in names:
-            prefix, dash, end = name.rpartition("-")
-            short_names.append(end if dash and prefix == previous_prefix else name)
-            previous_prefix = prefix
-        yield "rejected", f"{', '.join(short_names)}: {rule}: {reason}"
+        yield "rejected", f"{', '.join(_remove_repeated_prefixes(names))}: {rule}: {reason}"
     if other_count := len(explanation.rejections) - len(in_rack):
         yield "elsewhere", f"{format_count(other_count, 'machine')} rejected"
     yield _describe_chosen_numa_cells(explanation, explanation.placement)
+
+
+def _remove_repeated_prefixes(names: Iterable[str]) -> Iterator[str]:
+    """Yield names without the prefix of the name before: `rack7-bm01`, `bm02`."""
+    previous_prefix = ""
+    for name in names:
+        prefix, dash, end = name.rpartition("-")
+        yield end if dash and prefix == previous_prefix else name
+        previous_prefix = prefix
 
 
 def _format_ranking_keys(keys: Iterable[RankingFigure]) -> str:
@@ -191,7 +193,8 @@ def build_explanation_report(
     is_folded: bool = True,
 ) -> Report:
     """Explain the location of the VM `name`: `facts`, rules, and `sections` about other locations. A long report adds
-    the ranked candidates and the rejected machines; without a location, every report lists the rejected machines.
+    the ranked candidates and the rejected machines. If the VM fits nowhere, every report lists the rejected machines.
+    With `is_folded`, this list is collapsed.
     """
     steps = [Section("Rules, in order", notes=tuple(_describe_decision_steps(explanation))), *sections]
     placement = explanation.placement
@@ -290,7 +293,7 @@ def _describe_needed_change(
 ) -> str:
     """Return a sentence on the machines with capacity for a VM after the change `need`, such as another zone or a
     smaller SKU. For LEAVE other VMs must leave. Without a need (None), the VM fits there already, but the machines rank
-    lower.
+    lower. The change concerns all VMs of the pool; `pool_size` is their number.
     """
     if need is MachineObstacle.LEAVE:
         # Describe the machines with the fewest VMs to remove.

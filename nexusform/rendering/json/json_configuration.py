@@ -172,7 +172,7 @@ def _build_body_expressions(body: AnyBody, schema: BlockSchema) -> dict[str, Any
     schema of a type of blocks decides their form: one object, a list of objects, or objects by label.
     """
     labels = {name: (block.label,) if block.nesting is Nesting.MAP else () for name, block in schema.blocks.items()}
-    body_schema = BodySchema(dict.fromkeys(schema.attributes, False), labels)
+    body_schema = BodySchema(dict.fromkeys(schema.attributes, False), labels)  # False: not required
     # Diagnostics were reported when the configuration was loaded.
     body_content, _ = decode_body(body, body_schema, partial=True)
     document: dict[str, Any] = {}

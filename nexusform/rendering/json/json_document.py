@@ -132,7 +132,6 @@ def _build_resource_change(change: Change, show: bool) -> dict[str, Any]:
         "provider_name": format_provider_name(change.provider),
         **omit_empty({"deposed": change.deposed}),
     }
-    # Actions, both sides and their masks.
     change_document = _build_change_sides(
         ACTIONS[change.action],
         change.before,

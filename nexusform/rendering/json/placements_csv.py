@@ -18,15 +18,15 @@ _FORMULA_PREFIXES: Final = ("=", "+", "-", "@", "\t", "\r")
 
 
 def render_csv(plan: Plan, detail: ShownPlacements) -> str:
-    """Render one line per listed placement (RFC 4180, with a header line) in plan order. Locations have a
-    column per field, including those of domain kinds. NUMA cells are separated by spaces. Text that looks
+    """Render one line per listed placement (RFC 4180, with a header line) in plan order. The source and the target
+    have a column per field of a location, such as `from_rack`. NUMA cells are separated by spaces. Text that looks
     like a spreadsheet formula begins with a quote. A failed plan gives the header only.
     """
     rows = [] if plan.errored else list(select_placement_rows(plan, detail))
-    # The common location columns, then those of other kinds in the rows.
+    # The common location columns, then those of other location classes in the rows, such as nodes of pods.
     columns = dict.fromkeys(_LOCATION_COLUMNS)
     locations = chain.from_iterable((row.source, row.target) for row in rows)
-    for location in {type(location): location for location in locations}.values():  # one of each class
+    for location in {type(location): location for location in locations}.values():  # a class has the same columns
         columns.update(dict.fromkeys(build_location_document(location) or {}))
     names = list(columns)
     text = io.StringIO()

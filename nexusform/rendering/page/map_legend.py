@@ -122,8 +122,8 @@ def _build_fill_pattern(name: str, content: Markup | Sequence[Markup]) -> Markup
 def render_cluster_legend(
     styles: Sequence[ClusterStyle], counts: Mapping[str, int], changed_clusters: AbstractSet[str], width: int
 ) -> tuple[list[Markup], int]:
-    """Render a swatch with key, name and number of VMs (`counts`) per cluster; return the elements and their height. Of
-    too many clusters, only changed ones have a swatch; of too many changed ones, none. The rest is listed by name.
+    """Return the elements and the height of the legend. A cluster has a swatch, key, name and VMs (`counts`). Of too
+    many clusters, only changed ones have swatches, or none if these are too many. The others are listed by name.
     """
     columns_per_line = max(width // _ENTRY_WIDTH, 1)
     entries = list(styles)
@@ -163,7 +163,7 @@ def render_mark_legend(unmarked: ChangeMark | None) -> list[Markup]:
         ("free", "", "cell", None),  # an empty cell
     )
     for number, (label, sign, css_class, fill) in enumerate(signs):
-        left = number * 104
+        left = number * 104  # the width of an entry
         if label == unmarked:
             parts.append(build_svg_element("text", f"no sign: {label}", x=left + 1, y=11))
             continue

@@ -38,8 +38,8 @@ _MARK_NUMBERS: Final = {ChangeMark.KEPT: 0, ChangeMark.PLACED: 1, ChangeMark.MOV
 
 
 def build_page_data(plan: Plan, stanzas: Sequence[ChangeStanza], maps: Sequence[SiteMap]) -> dict[str, Any]:
-    """Build the data of the scripts of the page: sites with racks and VMs, changes, and other placements. For a plan
-    with errors leave out its changes and placements.
+    """Build the data of the scripts of the page: sites with racks and VMs, changes, and placements of bindings and
+    pods. For a plan with errors leave out its changes and placements.
     """
     changes = () if plan.errored else pair_stanzas(plan, stanzas)
     placements = () if plan.errored else plan.placements
@@ -118,7 +118,9 @@ def _build_step(step: PlaybackStep) -> dict[str, Any]:
 
 
 def _build_site(site: SiteMap) -> dict[str, Any]:
-    """Build a site with its racks and VMs. A VM has its address, cluster, pool and SKU as position in their list."""
+    """Build a site with its racks and VMs. A VM is a list: name, positions of its address, cluster, pool and SKU in
+    the lists of the site, number of its mark, locations before and after, and further details (None: none).
+    """
     addresses: dict[str, int] = {}
     pools: dict[str, int] = {}
     skus: dict[_Sku, int] = {}

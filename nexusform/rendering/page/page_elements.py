@@ -61,10 +61,10 @@ def build_framed_table(
     *,
     is_firm: bool = False,
 ) -> Markup:
-    """Build a table in a scrollable box, at most one screen high. `figures` are the columns with numbers. Rows of wide
-    tables fold on a phone.
+    """Build a table in a scrollable box, at most one screen high. `figures` are the positions of columns with numbers.
+    With `is_firm` no cell is wrapped. Rows of wide tables become blocks of lines on a phone.
     """
-    text_columns = len(headers) - len(figures)  # `figures` are the columns with numbers
+    text_columns = len(headers) - len(figures)
     is_wide = len(headers) > _MAX_COLUMNS or text_columns > 2 or len("  ".join(headers)) > _MAX_HEADER_LENGTH
     css_classes = {
         "scroll": True,
@@ -217,7 +217,9 @@ def render_page(
     extra_scripts: Sequence[Markup] = (),
     policy: str = _POLICY,
 ) -> str:
-    """Render a page with a map drawn from `data`, as one file; `extra_scripts` follow its own scripts."""
+    """Render a page with a map drawn from `data`, as one file. `extra_scripts` follow the scripts of every page.
+    `policy` is the Content-Security-Policy.
+    """
     # Build the fixed bar: sections (filled by a script), search and theme.
     sections = build_element("nav", build_element("ul", id="sections"), aria_label="Sections")
     placeholder = "Find a VM, rack, site or placement"

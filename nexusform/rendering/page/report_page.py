@@ -66,7 +66,7 @@ def render_report_page(
 
 def build_report_main(report: Report, pictures: Part = None, appendix: Part = None) -> Markup:
     """Build the main part of the page of an answer: verdict and facts, `pictures`, numbered sections, `appendix`.
-    Folded sections are details.
+    Folded sections are collapsible (`<details>`), and open if they are findings.
     """
     kind, label = ("denied", "Finding") if report.is_finding else ("safe", "Good")
     if report.impact is not None and not report.is_finding:
@@ -75,7 +75,9 @@ def build_report_main(report: Report, pictures: Part = None, appendix: Part = No
     header = build_decision([DecisionLine(label, (report.verdict,))], kind, facts)
     blocks: list[Markup] = []
     numbered = enumerate(report.sections, start=1)
-    for is_folded, group in groupby(numbered, key=lambda pair: pair[1].is_folded):  # adjacent ones share a box
+    for is_folded, group in groupby(
+        numbered, key=lambda numbered_section: numbered_section[1].is_folded
+    ):  # neighbours share a box
         elements: list[Markup] = []
         for number, part in group:
             title, body = f"{part.title} (finding)" if part.is_finding else part.title, _build_body(part)

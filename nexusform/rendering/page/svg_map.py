@@ -287,7 +287,9 @@ class _SiteDrawing:
     def _render_vm(
         self, vm: MapVm, location: Placement, machine: MapMachine, fill_levels: list[float], mark: ChangeMark
     ) -> Markup:
-        """Render a box per NUMA cell to the right of earlier ones, or one for unknown cells; update `fill_levels`."""
+        """Render a VM as a box in each of its NUMA cells, right of earlier boxes. With unknown cells, it is one box
+        over the machine. `fill_levels` has the width used in each cell, and is updated.
+        """
         scale = self._scale
         cell_memory = machine.facts.memory_gib_per_cell or 1  # no division by 0
         share = min(max(vm.sku.memory_in_cell / cell_memory, 0.06), 1.0)  # small VMs stay visible

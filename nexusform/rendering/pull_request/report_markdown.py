@@ -121,8 +121,9 @@ def _render_table(table: Table, origin: CodeOrigin) -> list[str]:
 def build_parts(
     section: Section, importance: int, origin: CodeOrigin, *, has_title: bool = False
 ) -> Iterator[ReportPart]:
-    """Yield one part for a section of code or a folded one. Of other sections yield the first rows, and a folded, less
-    important part with all rows if there are more. `has_title`: the first rows follow a heading.
+    """Yield the parts of a section. A section of code, or a folded one, is one part. Any other section has a part with
+    its first rows. If it has more rows, a folded, less important part has all of them. With `has_title`, the first rows
+    follow a heading.
     """
     title = section.title or section.name
     if section.code.text:

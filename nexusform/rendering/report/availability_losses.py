@@ -45,8 +45,8 @@ def find_availability_losses(plan: Plan) -> Iterator[str]:
 
 
 def _describe_control_plane_losses(plan: Plan) -> Iterator[str]:
-    """Yield a clause per control plane that loses its etcd quorum, or shrinks to one or two VMs: then the loss of one
-    breaks the quorum, because a majority of the VMs must be up.
+    """Yield a clause per control plane that loses its etcd quorum, or shrinks to one or two VMs. With one or two, the
+    loss of a single VM breaks the quorum, because a majority of the VMs must be up.
     """
     down: Counter[tuple[str, str]] = Counter()  # control-plane VMs down at once, by (site id, cluster)
     growth: Counter[tuple[str, str]] = Counter()  # added minus lost control-plane VMs, by cluster

@@ -122,7 +122,8 @@ def _describe_impact(plan: Plan, figures: ImpactSummary) -> str:
     unpredicted = count_unpredicted_resources(plan)
     if not clauses:  # no running object is affected: the clause about stopped VMs, if any, comes first
         scope = " by the predicted changes" if unpredicted else ""
-        clauses, further_clauses = further_clauses or [f"no running workload affected{scope}"], []
+        clauses = further_clauses or [f"no running workload affected{scope}"]
+        further_clauses = []
     elif figures.max_down:
         clusters = {(row.site_id, row.cluster) for row in list_vm_rows(plan)}
         scope = " per cluster" if len(clusters) > 1 else ""

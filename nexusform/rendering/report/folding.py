@@ -68,7 +68,7 @@ def build_name_runs(names: Iterable[str]) -> list[NameRange]:
         match = _NUMBERED_NAME.fullmatch(name)
         split_names.append((match[1], match[2]) if match else (name, ""))
     # A number is padded if it starts with 0 and is not 0. Other numbers have the width 0 below.
-    padded_widths = {(prefix, len(digits)) for prefix, digits in split_names if digits[:1] == "0" != digits}
+    padded_widths = {(prefix, len(digits)) for prefix, digits in split_names if digits[:1] == "0" and digits != "0"}
     groups: dict[tuple[str, int, bool], list[str]] = {}  # by prefix, width and whether there is a number
     for prefix, digits in split_names:
         # `10` after `08` has its width, so both are in one run.

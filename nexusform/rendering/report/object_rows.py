@@ -115,13 +115,13 @@ def fold_rows(rows: Iterable[ObjectRow]) -> tuple[ObjectFold, ...]:
     fold, and folds are in the order of their first rows.
     """
     unfolded = list(rows)
-    # Only rows with equal kinds are folded. An instance key at the end of their clauses may differ.
-    kinds = [(row.symbol, _remove_key(row), row.deposed, bool(row.name)) for row in unfolded]
+    # Rows are folded only if these parts are equal. An instance key at the end of their clauses may differ.
+    compared_parts = [(row.symbol, _remove_key(row), row.deposed, bool(row.name)) for row in unfolded]
     folds = []
-    for fold in fold_addresses([row.address for row in unfolded], kinds):
+    for fold in fold_addresses([row.address for row in unfolded], compared_parts):
         members = tuple(unfolded[position] for position in fold.members)
         first_row = members[0]
-        # The label may have only the number of many keys; then the keys are listed like names.
+        # The label may have only the number of many instance keys. They are listed here, unless the rows have names.
         name_text = format_names(row.name for row in members if row.name) or fold.keys
         clauses = first_row.clauses
         if len(members) > 1:  # a count applies to each of the objects: `3 VMs each (tainted)`

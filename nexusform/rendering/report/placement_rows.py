@@ -295,11 +295,12 @@ def _build_pool_group(
     location_formatter: LocationFormatter,
     simultaneous_pools: frozenset[tuple[str, str, str]],
 ) -> PlacementLineGroup:
-    """Build the lines of a pool, run by run. A run has the rows with equal lines apart from names and locations. It is
-    one line. If `detail` is ALL, or for a few moves, each row has a line instead. `simultaneous_pools` (site, cluster,
-    name) re-create all nodes at once.
+    """Build the lines of a pool. Rows form a run if their lines differ only in names and locations. A run has one line.
+    If `detail` is ALL, or for a few moves, each row has a line instead. `simultaneous_pools` (site, cluster, name)
+    re-create all nodes at once.
     """
     kind = rows[0].kind if rows else VM  # without rows there is a table, and only VMs have tables
+    # Nodes re-created for one of these triggers share a line.
     recreation_triggers = _find_recreation_triggers(rows, detail) if kind == VM else frozenset()
 
     def collect_line_contents(row: PlacementChange) -> tuple[object, ...]:

@@ -28,8 +28,9 @@ _MAX_REASON: Final = 160
 
 def describe_feasibility(plan: Plan) -> Iterator[str]:
     """Yield lines on the clusters able to run the workloads of placements. First a placement has a line on its selected
-    clusters: `payments: runs on 3 of 4; west needs 2 more nodes in pool workers (...)`. Several placements running on
-    all of theirs share one. Lines on tested fixes, lost machines and racks, and unselected clusters follow, if known.
+    clusters: `payments: runs on 3 of 4; west needs 2 more nodes in pool workers (...)`. If several placements run on
+    all their selected clusters, these placements share a line. Lines on tested fixes, lost machines and racks, and
+    unselected clusters follow, if known.
     """
     by_selection = group_by(plan.feasibility, lambda row: row.is_selected)
     selected = by_selection.get(True, [])

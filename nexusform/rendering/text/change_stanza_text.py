@@ -216,6 +216,20 @@ def pair_stanzas(plan: Plan, stanzas: Iterable[ChangeStanza]) -> list[tuple[Chan
     return [(change, by_headline.get(key)) for change, key in zip(plan.changes, keys, strict=True)]
 
 
+def _replace_names(body: str, change: Change) -> str:
+    """Replace the rendered id, name and instance key of an object in a text, and its site if the object stays there."""
+    sides = [side for side in (change.before, change.after) if side is not None]
+    names = [change.address.key, *(side.get(attribute) for side in sides for attribute in ("id", "name"))]
+    sites = {side.get("site_id") for side in sides}
+    if len(sites) == 1:  # the object stays on its site
+        names += sites
+    nonempty_names = [name for name in names if isinstance(name, str) and name]
+    texts = {quote(name) for name in nonempty_names for quote in (quote_string, repr)}  # with either quotation marks
+    for text in sorted(texts, key=len, reverse=True):  # the longest may contain the others
+        body = body.replace(text, "\0")
+    return body
+
+
 def group_stanzas(pairs: Iterable[tuple[Change, ChangeStanza | None]]) -> list[StanzaGroup]:
     """Group equal changes, to show their text once. `pairs` have a change and its stanza (the lines about it), None for
     a change without lines. Stanzas are equal if they differ only in the names of their objects: id, name, instance key
@@ -229,19 +243,7 @@ def group_stanzas(pairs: Iterable[tuple[Change, ChangeStanza | None]]) -> list[S
         text = render_stanza(stanza)
         # Without the address in the first line, and without the name in the header.
         body = text.partition("\n")[2].replace(stanza.header, change.address.type, 1)
-        # The rendered id, name and instance key of an object, and its site unless that changes.
-        sides = [side for side in (change.before, change.after) if side is not None]
-        names = [change.address.key, *(side.get(attribute) for side in sides for attribute in ("id", "name"))]
-        sites = {side.get("site_id") for side in sides}
-        if len(sites) == 1:  # the object stays on its site
-            names += sites
-        specific_texts: set[str] = set()
-        for name in names:
-            if isinstance(name, str) and name:
-                specific_texts |= {quote_string(name), repr(name)}  # with either quotation marks
-        for specific_text in sorted(specific_texts, key=len, reverse=True):  # the longest may contain the others
-            body = body.replace(specific_text, "\0")
-        group_key = f"{stanza.headline}\n{body}"
+        group_key = f"{stanza.headline}\n{_replace_names(body, change)}"
         if group_key in texts:
             other_addresses[group_key].append(stanza.address)
         else:
@@ -296,7 +298,7 @@ def _summarize_value(output: DifferenceNode) -> str:
     value, or of the old one if it is deleted.
     """
     symbols = Counter(child.symbol for child in output.children)
-    # A gap replaces hidden elements.
+    # Unchanged children are hidden. In a list, a gap takes the place of `child.hidden` of them.
     total = output.hidden + sum(child.hidden if child.kind is NodeKind.GAP else 1 for child in output.children)
     note = ""
     if output.symbol == "~":

@@ -56,7 +56,7 @@ def render_diagnostic(
     width: int = DEFAULT_WIDTH,
     terraform: bool = False,
 ) -> str:
-    """Render one diagnostic in its box, with a newline at the end."""
+    """Render one diagnostic in its box, with a newline at the end. `terraform`: use only Terraform's two levels."""
     paint = Painter(colour)
     level = _get_level(diagnostic, terraform=terraform)
     title, colour_name = f"{level.value.capitalize()}: ", _LEVEL_COLOURS[level]

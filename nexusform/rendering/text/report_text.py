@@ -43,7 +43,7 @@ _DECISION_COLUMN: Final = 13  # column of the texts of the decision block
 
 
 def render_report_text(report: Report, *, colour: bool = False, width: int = 80) -> str:
-    """Render the report as text with a final newline; only count folded sections after the first MAX_FOLDED."""
+    """Render the report as text with a final newline. Folded sections after the first MAX_FOLDED are only counted."""
     paint = Painter(colour)
     colour_name = _IMPACT_COLOURS.get(report.alert_level, "red" if report.is_finding else "green")
     lines = [
@@ -181,11 +181,11 @@ def render_plan_section(
     """
     if not section.has_content:
         return []
-    parts: list[str] = []
+    parts: list[str] = []  # finished paragraphs
     tables = section.all_tables
     # The title is omitted if every table has a caption, unless the captions are mere addresses (of rollouts).
     is_titled = bool(section.groups) or any(not table.caption for table in tables) or section.name == "rollouts"
-    lines: list[str] = []
+    lines: list[str] = []  # of the paragraph in progress
     if section.title and is_titled:
         lines.append(paint(f"{section.title.removesuffix(':')}:", "bold"))
     for table in tables:

@@ -181,10 +181,10 @@ class CandidateQueue:
         return self.front
 
     def _take_neutral_group(self) -> None:
-        """Fill the front with the next group of equal neutral keys. Items with VMs of the demand's cluster or pool
-        (`counted`) may have another key of their own, so they move to the heap of own keys instead.
-
-        An entry is `key << INDEX_BITS | item`, so the entries of one key are neighbours in the sorted list.
+        """Fill the front (items tied for the next VM) with the next group of equal neutral keys. These keys are
+        computed as if the demand's cluster had no VMs. An item with VMs of the cluster or pool (`counted`) may have
+        another key of its own, so it moves to the heap of own keys instead. An entry is `key << INDEX_BITS | item`, so
+        the entries of one key are neighbours in the sorted list.
         """
         if self._key != OWN:
             self._finish_group()
@@ -238,9 +238,8 @@ class CandidateQueue:
         self.front.sort()  # in site order: a sample indexes the front
 
     def release_items(self) -> list[int]:
-        """Put all items back into the neutral ranking, and return those with possibly changed VMs (ranked again).
-
-        These are the items in the own heap, the rejected ones, and a front from the own heap.
+        """Put all items back into the neutral ranking, and return those with possibly changed VMs. They are ranked
+        again: the items in the own heap, the rejected ones, and a front from the own heap.
         """
         entries = self._entries
         changed = [entry & INDEX_MASK for entry in self._own]
@@ -251,7 +250,7 @@ class CandidateQueue:
         for item in self._removed:
             del entries[bisect_left(entries, self._key << INDEX_BITS | item, self._first)]
         entries[: self._first] = self._skipped
-        if len(changed) > FEW:
+        if len(changed) > FEW:  # too many to insert one by one
             entries += map(self.ranking.compute_entry, changed)
             entries.sort()
         else:

@@ -4,6 +4,7 @@ and shortages are built from it. Its time is proportional to the number of machi
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from hashlib import blake2b
 from typing import NamedTuple
 
 from nexusform.scheduling.racks.layout import NO_COUNTS, Figure, Figures, Usage, VmCounts
@@ -228,13 +229,28 @@ def exclude_last_resort(ledger: Ledger, demand: Demand, machines: list[int]) -> 
     return [machine for machine in machines if machine != last_resort] or machines
 
 
+def _select_machines_by_keys(
+    ledger: Ledger, demand: Demand, spread: RackSpread, machines: list[int], vm_text: blake2b, *, is_sample: bool
+) -> list[int]:
+    """Choose the rack with the lowest keys, then return those of its `machines` with the lowest keys. `vm_text` is the
+    unfinished digest of the VM, for a tie of racks.
+    """
+    site = ledger.site
+    usage = ledger.get_pool_usage(demand.vm.owner, demand.vm.pool)
+    rack_key = prepare_packed_sort_keys(site.profile.rack_keys[spread], usage, demand).figure
+    tied_racks = _find_lowest_items({site.rack_by_machine[machine] for machine in machines}, rack_key)
+    position = tie_break.break_rack_tie(vm_text, site.encoded_rack_names, tied_racks, is_sample=is_sample)
+    rack_machines = [machine for machine in machines if site.rack_by_machine[machine] == tied_racks[position]]
+    machine_key = prepare_packed_sort_keys(site.profile.machine_keys, usage, demand).figure
+    return _find_lowest_items(rack_machines, machine_key)
+
+
 def choose_placement(
     ledger: Ledger, demand: Demand, spread: RackSpread, seed: int, *, is_sample: bool, pool_ties: set[int] | None
 ) -> VmRecord | None:
-    """Choose the machine of a VM, and return its record (not yet counted), or None if it fits nowhere. Ties go to the
-    lowest digest. A sample repeats the plan with other ties: there `seed` is its number, and a number drawn from it
-    decides. All machines tied with the chosen one are added to `pool_ties`, if given: the report lists them for the
-    pool.
+    """Choose the machine of a VM, and return its record (not yet counted); None if it fits nowhere. The lowest digest
+    decides ties. A sample repeats the plan with other ties: there `seed` is its number, and a number drawn from it
+    decides. All machines tied with the chosen one are added to `pool_ties`, if given, for the report of the pool.
     """
     site = ledger.site
     machines = list(range(len(site.machines)))
@@ -247,13 +263,7 @@ def choose_placement(
     if site.profile.weigh is not None:  # weights rank all machines; racks do not matter
         tied_machines = select_heaviest_machines(ledger, demand, machines)
     else:
-        usage = ledger.get_pool_usage(demand.vm.owner, demand.vm.pool)
-        rack_key = prepare_packed_sort_keys(site.profile.rack_keys[spread], usage, demand).figure
-        tied_racks = _find_lowest_items({site.rack_by_machine[machine] for machine in machines}, rack_key)
-        position = tie_break.break_rack_tie(vm_text, site.encoded_rack_names, tied_racks, is_sample=is_sample)
-        rack_machines = [machine for machine in machines if site.rack_by_machine[machine] == tied_racks[position]]
-        machine_key = prepare_packed_sort_keys(site.profile.machine_keys, usage, demand).figure
-        tied_machines = _find_lowest_items(rack_machines, machine_key)
+        tied_machines = _select_machines_by_keys(ledger, demand, spread, machines, vm_text, is_sample=is_sample)
     if pool_ties is not None:
         pool_ties.update(tied_machines)
     position = tie_break.break_machine_tie(vm_text, site.encoded_machine_names, tied_machines, is_sample=is_sample)

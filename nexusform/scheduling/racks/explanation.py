@@ -144,7 +144,7 @@ class DecisionExplanation(Struct, frozen=True):
 
 
 def explain_placement(ledger: Ledger, demand: Demand, spread: RackSpread, seed: int) -> DecisionExplanation:
-    """Explain every step of one decision. Changes nothing."""
+    """Explain the placement of one VM: filters, ranked racks and machines, and NUMA cells. Nothing is placed."""
     site = ledger.site
     candidates, filters, rejections = _apply_filters(ledger, demand)
     explanation = DecisionExplanation(demand, seed, len(site.machines), filters, rejections)
@@ -189,15 +189,14 @@ def _rank_by_keys(ledger: Ledger, demand: Demand, candidates: list[int], spread:
 
 
 def _rank_by_weight(ledger: Ledger, demand: Demand, candidates: list[int], seed: int) -> _Ranking:
-    """Rank machines by weight, and return the rack of the best one alone, and all machines, best first.
-
-    The heaviest machines tie: their digests decide among them, and are shown only if there are several.
+    """Rank machines by weight, and return the rack of the best one alone, and all machines, best first. The heaviest
+    machines tie: their digests decide among them, and are shown only if there are several.
     """
     weights = demand_rules.weigh_machines(ledger, demand, candidates)
     names = [machine.name for machine in ledger.site.machines]
     tied = set(demand_rules.select_heaviest_machines(ledger, demand, candidates))
     digests = {machine: compute_digest(seed, demand.vm, names[machine]) for machine in candidates}
-    ranked = sorted(tied, key=digests.__getitem__)
+    ranked = sorted(tied, key=lambda machine: digests[machine])
     others = [machine for machine in candidates if machine not in tied]
     ranked += sorted(others, key=lambda machine: (-weights[machine], digests[machine]))
     shows_digests = len(tied) > 1
@@ -298,7 +297,6 @@ class _FigureCache:
 
 def _find_fitting_machines(ledger: Ledger, demand: Demand) -> tuple[list[int], list[int]]:
     """Return two lists of machines: those with capacity for the VM in some layout, and those with it in every layout.
-
     The layouts differ in the NUMA cells of existing VMs, if their cells are unknown. Most machines have one layout.
     """
     passing = list(range(len(ledger.site.machines)))

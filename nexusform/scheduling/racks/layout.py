@@ -17,12 +17,12 @@ class NumberedSite:
 
     def __init__(self, machines: Sequence[Machine]) -> None:
         self.machines = tuple(machines)
-        self.machine_index: dict[str, int] = {}
-        self.rack_index: dict[str, int] = {}
+        self.machine_index: dict[str, int] = {}  # numbers of machines by name
+        self.rack_index: dict[str, int] = {}  # numbers of racks by name
         self.rack_name: list[str] = []
         self.rack_zone: list[str] = []
-        self.rack_by_machine: list[int] = []
-        self.machines_by_rack: list[list[int]] = []
+        self.rack_by_machine: list[int] = []  # rack number of each machine
+        self.machines_by_rack: list[list[int]] = []  # machine numbers of each rack
         for number, machine in enumerate(self.machines):
             self.machine_index[machine.name] = number
             rack = self.rack_index.get(machine.rack)
@@ -182,11 +182,11 @@ class CapacityTable:
         return number
 
     def apply_share(self, number: int, share: Share, cells: tuple[int, ...], sign: int) -> int:
-        """Return the capacity number after a VM took (`sign` -1) or returned (+1) its share in each of these cells.
+        """Return the number of the capacity after a VM took (`sign` -1) or returned (+1) its share in each of `cells`.
 
-        `number` is the capacity number before. vCPUs, memory and VFs change in each cell, disk once. A share may have a
-        record, a text in the capacity while the VM runs: equal records are equal, so the last one is removed. Cells
-        beyond those of the machine are ignored.
+        `number` is the position of the former capacity in `capacities`. vCPUs, memory and VFs change in each cell, disk
+        once. A share may have a record, a text in the capacity while the VM runs. Of equal records, the last one is
+        removed. Cells beyond those of the machine are ignored.
         """
         hardware, disk, old_cpus, old_memory, vfs, records = self.capacities[number]
         cpus, memory = list(old_cpus), list(old_memory)
@@ -195,11 +195,12 @@ class CapacityTable:
                 cpus[cell] += sign * share.cpus
                 memory[cell] += sign * share.memory
         if share.vfs:
-            vfs = tuple(free_vfs + sign * share.vfs * (cell in cells) for cell, free_vfs in enumerate(vfs))
+            change = sign * share.vfs
+            vfs = tuple(free + change if cell in cells else free for cell, free in enumerate(vfs))
         if share.record:
             if sign < 0:
                 records = (*records, share.record)
             else:
-                last = len(records) - 1 - records[::-1].index(share.record)
+                last = len(records) - 1 - records[::-1].index(share.record)  # position of the last equal one
                 records = (*records[:last], *records[last + 1 :])
         return self.add(FreeCapacity(hardware, disk + sign * share.disk, tuple(cpus), tuple(memory), vfs, records))

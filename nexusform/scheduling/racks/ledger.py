@@ -67,9 +67,9 @@ class Ledger:
     def __init__(self, site: SiteTables) -> None:
         racks = len(site.rack_name)
         self.site = site
-        self.capacities = site.start_capacities.copy()
-        self.memory = [0] * len(site.machines)
-        self.extra_large = [0] * len(site.machines)
+        self.capacities = site.start_capacities.copy()  # number of the free capacity of each machine
+        self.memory = [0] * len(site.machines)  # used MiB of each machine
+        self.extra_large = [0] * len(site.machines)  # VMs of extra large SKUs on each machine
         # VMs by machine for weighers, and those placed by this plan: sessions do not count them.
         self.machine_vms = VmCounts()
         self.new_vms = VmCounts()
@@ -78,14 +78,14 @@ class Ledger:
         self.clusters: dict[str, OwnerVmCounts] = {}
         self.pools: dict[tuple[str, str], OwnerVmCounts] = {}
         self.unknown_cells: dict[int, UnknownCellVms] = {}
-        self._own: set[int] = set()
+        self._own: set[int] = set()  # ids of the counts not shared with a copy
         # VMs: older layers are shared with copies and never written; `records` and `numbers` belong to this ledger.
         self.records: list[int] = []
         self.numbers: list[int | str] = []
         self._layers: list[tuple[list[int], list[int | str]]] = []
-        self._starts: list[int] = []
-        self._first = 0
-        self._removed: set[int] = set()
+        self._starts: list[int] = []  # first handle of each layer
+        self._first = 0  # first handle of `records`
+        self._removed: set[int] = set()  # handles of removed VMs of the layers
 
     def copy(self) -> Ledger:
         """Return an independent ledger; costs one pass over machines, not over VMs."""
@@ -182,7 +182,7 @@ class Ledger:
         return self.write_without_cells(_pack_record(record), record.number)
 
     def remove(self, handle: int) -> VmRecord:
-        """Remove a VM from the counts and return its record. Removing a handle twice is a bug."""
+        """Remove the VM with this handle from the counts, and return its record. Removing it twice is a bug."""
         record = self.get_record(handle)
         if handle >= self._first:
             self.records[handle - self._first] = REMOVED
@@ -234,10 +234,10 @@ class Ledger:
     def _choose_cells(
         self, machine: int, choice: SplitChoice, handles: Sequence[int], split_capacities: SplitCapacities
     ) -> tuple[Cells, ...] | None:
-        """Return the NUMA cells of each VM of a machine in one split, in the order of `handles`; None without a split.
-
-        `choice` selects the split. A LargestSplit leaves the most capacity for its SKUs. A number is a random sample.
-        PACKED and SPREAD assign cells to the VMs in their order of arrival.
+        """Return the NUMA cells of each VM in one split (possible assignment of the VMs of a machine to cells). They
+        are in the order of `handles`; None if there is no split. `choice` selects the split. A LargestSplit leaves the
+        most capacity for its SKUs. A number is a random sample. PACKED and SPREAD assign cells to the VMs in their
+        order of arrival.
         """
         from nexusform.scheduling.racks.uncertainty.splits import SPREAD, LargestSplit
 
@@ -251,7 +251,7 @@ class Ledger:
             # `map` is lazy: most samples do not need the texts of the VMs.
             return splits.sample_cells(digest_prefix, map(self._build_digest_text, handles))
         # Handles increase in the order of arrival.
-        arrival_order = sorted(range(len(handles)), key=handles.__getitem__)
+        arrival_order = sorted(range(len(handles)), key=lambda position: handles[position])
         return splits.assign_cells_in_order(arrival_order, packed=choice != SPREAD)
 
     def _build_digest_text(self, handle: int) -> str:
@@ -260,7 +260,7 @@ class Ledger:
         return f"{vm.owner}|{vm.pool}|{vm.number}"
 
     def count(self, record: VmRecord, sign: int) -> None:
-        """Add one VM to every count (`sign` 1), or remove it (`sign` -1)."""
+        """Add one VM to every count (`sign` 1) and take its capacity, or remove it and return its capacity (-1)."""
         site, machine = self.site, record.machine
         key, shape = site.pools[record.pool], site.shapes[record.shape]
         rack = site.rack_by_machine[machine]

@@ -55,9 +55,9 @@ class RackScheduler:
         profile: SchedulerProfile | None = None,
     ) -> None:
         self.spread = spread
-        self.seed = seed
+        self.seed = seed  # of tie-breaks, the number of the sample if `is_sample`
         self.is_sample = is_sample
-        self.split_choice = split_choice
+        self.split_choice = split_choice  # selects the assumed cells of VMs in unknown NUMA cells
         # A copy passes its ledger, and with it the site.
         self._ledger = Ledger(SiteTables(machines, profile)) if ledger is None else ledger
         self._site = self._ledger.site
@@ -166,10 +166,8 @@ class RackScheduler:
 
     def count_free_slots(self, demand: Demand, known_counts: dict[Hashable, Interval] | None = None) -> Interval:
         """Count how many more VMs like this one fit on the site: the minimum and maximum over all layouts of VMs in
-        unknown cells.
-
-        `known_counts` collects the counts of several calls, by all facts read of a demand. Callers drop it once a VM is
-        added or removed.
+        unknown cells. `known_counts` collects the counts of several calls, by all facts read of a demand. Callers drop
+        it once a VM is added or removed.
         """
         self._choose_missing_splits()
         key = self._build_count_key(demand)
@@ -221,7 +219,9 @@ class RackScheduler:
         return intervals
 
     def _count_slots_by_capacity(self, sku: VmSku, passes: Callable[[int], bool] | None) -> dict[int, Interval]:
-        """Count how many more VMs of a SKU fit on each rack by the capacity of machines passing a check (None: all)."""
+        """Return how many more VMs of a SKU fit on each rack, by rack number. Only machines passing the check `passes`
+        count (None: all). Machines with the same capacity number have the same answer.
+        """
         ledger, shape = self._ledger, self._site.get_shape(sku)
         vms_by_capacity: dict[int, int] = {}
         counts: dict[int, Interval] = {}

@@ -27,7 +27,7 @@ class PoolPlacementSession:
         is_sample: bool = False,
         tied_machines: set[int] | None = None,
     ) -> None:
-        """Open the session; `tied_machines` collects the tied machines of its VMs."""
+        """Open the session for a demand. `tied_machines` collects the machines tied for any of its VMs, if given."""
         demand, ledger = rules.demand, queues.ledger
         vm = demand.vm
         self._vm = vm
@@ -37,17 +37,17 @@ class PoolPlacementSession:
         self._queues = queues
         self._ledger = ledger
         self._shape = shape = ledger.site.get_shape(demand.sku)
-        self._steps = shape.steps
+        self._steps = shape.steps  # chosen cells and remaining capacity, by capacity number
         self._capacities = ledger.capacities
-        self._base = pack_placement_record(ledger.site.add_pool(vm), shape.number)
-        self._start = self._text = tie_break.start_pool_digest(seed, vm)
+        self._base = pack_placement_record(ledger.site.add_pool(vm), shape.number)  # equal bits of all its records
+        self._start = self._text = tie_break.start_pool_digest(seed, vm)  # `_text` becomes the digest of a VM
         self._number: int | str | None = None  # the VM number of `_text`
         self._is_sample = is_sample
         self._drawn_number = 0  # the number drawn for that VM
         self._encoded_rack_names = ledger.site.encoded_rack_names
         self._encoded_machine_names = ledger.site.encoded_machine_names
         self._usage = usage = rules.usage
-        self._machine_queues: dict[int, CandidateQueue] = {}
+        self._machine_queues: dict[int, CandidateQueue] = {}  # by rack
         self._neutral_keys = queues.get_neutral_keys(demand, spread)
         self._machine_key = rules.machine_keys.figure
         self._machines_counted = rules.machine_keys.select_counts(usage.cluster.machines, usage.pool.machines)
@@ -81,7 +81,7 @@ class PoolPlacementSession:
         """Place and count the VM with this number. Return its packed record (see the ledger), NOWHERE if none fits."""
         racks, capacities = self._rack_queue, self._capacities
         while True:
-            tied_racks = racks.front or racks.list_tied_items()
+            tied_racks = racks.front or racks.list_tied_items()  # the front: items known to tie for the next VM
             if not tied_racks:
                 return NOWHERE
             index = self._select_rack(number, tied_racks) if len(tied_racks) > 1 else 0

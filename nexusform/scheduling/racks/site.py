@@ -125,9 +125,8 @@ class SplitCapacities:
         return [full] if self.splits.is_known else [full, self._known_capacity]
 
     def count(self, shape: VmShape) -> Interval:
-        """Count how many VMs of a SKU fit, at least and at most, over all splits (possible NUMA layouts).
-
-        With too many splits to enumerate, the result has safe bounds in place of exact numbers.
+        """Count how many VMs of a SKU fit, at least and at most, over all splits (possible NUMA layouts). With too many
+        splits to enumerate, the result has safe bounds in place of exact numbers.
         """
         from nexusform.scheduling.racks.uncertainty.splits import compute_bounds
 

@@ -107,7 +107,9 @@ def apply(arguments: ApplyArguments) -> int:
 
 
 def _open_apply_job(arguments: ApplyArguments) -> tuple[_ApplyJob | None, list[Diagnostic], Mapping[str, SourceFile]]:
-    """Open plan, definition and progress, select the waves; return the job (None with errors), problems, sources."""
+    """Open the plan, the definition and the progress of earlier applies, and select the waves. Return them as a job
+    (None after an error), the problems, and the source files to show with them.
+    """
     if arguments.planfile is None:
         detail = "No plan given. Write one with nexusform sites plan -out=FILE, then run nexusform sites apply FILE."
         return None, [build_error("approval-required", detail)], {}
@@ -144,10 +146,9 @@ def _open_apply_job(arguments: ApplyArguments) -> tuple[_ApplyJob | None, list[D
 def _find_wave_obstacle(
     arguments: ApplyArguments, plan: FleetPlan, names: Sequence[str], progress: FleetApplyProgress
 ) -> Diagnostic | None:
-    """Return the error if the requested wave, or without one any of the plan's waves (`names`), may not be applied now.
-
-    A wave is finished, or unfinished. An unfinished one with changes is pending: it has to be applied before later
-    waves. A wave in progress ("started") needs -resume.
+    """Return the error if the requested wave may not be applied now, else None. Without -wave, all waves of the plan
+    (`names`) are requested. An unfinished wave with changes is pending: it has to be applied before later waves. A wave
+    in progress ("started") needs -resume.
     """
     wave, planfile = arguments.wave, arguments.planfile
     unfinished = [name for name in names if not progress.is_finished(name)]
@@ -226,16 +227,15 @@ def _build_observer(
 
 
 def _build_plan_with_results(job: _ApplyJob, fleet_apply: FleetApply) -> FleetPlan:
-    """Build the plan with the results of its sites. Sites without one are left out if their wave was not requested.
-
-    A result without rows has the planned ones; that of an applied site has the planned impact, too.
+    """Build the plan with the results of its sites. Sites without one are left out if their wave was not requested. A
+    result without rows gets the planned rows. The result of an applied site also gets the planned impact.
     """
-    wave_names = {wave.name for wave in job.waves}
+    requested_waves = {wave.name for wave in job.waves}
     sites = []
     for site in job.plan.sites:
         if site.name in fleet_apply.results:
             result = fleet_apply.results[site.name]
-        elif site.wave not in wave_names:
+        elif site.wave not in requested_waves:
             continue
         elif not job.progress.is_finished(site.wave):
             result = SiteResult(site.name, SiteStatus.SKIPPED, "Its wave was not started.")

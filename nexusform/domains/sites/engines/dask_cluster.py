@@ -40,10 +40,9 @@ _WORKERS: Final[list[FleetTaskWorker]] = []  # the worker of this process
 
 
 def _parse_address(engine_name: str) -> tuple[str, bool]:
-    """Parse the scheduler's address (dask://HOST[:PORT]); return the one for Dask, and True if it needs TLS.
-
-    Only loopback addresses may do without TLS: dask://host gives ("tls://host:8786", True), and dask://localhost
-    gives ("tcp://localhost:8786", False). Raises TaskEngineError.
+    """Parse the scheduler's address (dask://HOST[:PORT]); return the one for Dask, and True if it needs TLS. Only
+    loopback addresses may do without TLS: dask://host gives ("tls://host:8786", True), and dask://localhost gives
+    ("tcp://localhost:8786", False). Raises TaskEngineError.
     """
     parts = urlsplit(engine_name)
     host = parts.hostname or ""
@@ -136,14 +135,16 @@ class DaskTaskEngine:
         max_running: Callable[[], int],
         is_stopping: Callable[[], bool],
     ) -> list[Task]:
-        """Run tasks and return those not started, as described by TaskEngine."""
+        """Run at most `max_running()` tasks at once until `is_stopping()`. Pass each result to `on_result`, and return
+        the tasks not started.
+        """
         pending = list(reversed(tasks))
         running: dict[str, _SubmittedTask] = {}
         last_progress = monotonic()
         while pending or running:
             try:
                 while pending and not is_stopping():
-                    # No apply waits on the cluster: a failure has to stop it.
+                    # No apply waits on the cluster for a thread: after a failure, it must not start.
                     is_apply = pending[-1].kind is SiteTaskKind.APPLY
                     limit = self._count_threads() if is_apply else self.parallelism
                     if len(running) >= min(max_running(), limit):

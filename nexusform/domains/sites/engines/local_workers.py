@@ -67,7 +67,9 @@ class LocalTaskEngine:
         max_running: Callable[[], int],
         is_stopping: Callable[[], bool],
     ) -> list[Task]:
-        """Run tasks and return those not started, as described by TaskEngine."""
+        """Run at most `max_running()` tasks at once until `is_stopping()`. Pass each result to `on_result`, and return
+        the tasks not started.
+        """
         batch = _Batch(on_result, deque())
         for task in tasks:
             # A task of a locked site runs on the worker (by number) with its lock, any other one (None) on any worker.
@@ -96,9 +98,8 @@ class LocalTaskEngine:
         self._homes = {}
 
     def _start_tasks(self, batch: _Batch, max_running: Callable[[], int], is_stopping: Callable[[], bool]) -> None:
-        """Start tasks on idle workers until `max_running` tasks run or the run is stopping.
-
-        A worker takes the tasks assigned to it first, then any other. Workers are started as long as tasks need them.
+        """Start tasks on idle workers until `max_running` tasks run or the run is stopping. A worker takes the tasks
+        assigned to it first, then any other. Workers are started as long as tasks need them.
         """
         while len(self._processes) < min(self._count, len(batch.pending)):  # assigned tasks have their worker
             self._processes.append(_start_process())

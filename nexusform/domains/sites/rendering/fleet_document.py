@@ -28,7 +28,7 @@ FORMAT_VERSION: Final = "1.0"
 
 
 def build_fleet_document(plan: FleetPlan) -> dict[str, Any]:
-    """Build the whole plan as JSON data."""
+    """Build the JSON data of a plan of several sites."""
     groups = group_sites(site.result for site in plan.sites)
     levels = [compute_site_level(site.result) for site in plan.sites]
     if plan.undeclared:
@@ -71,11 +71,11 @@ SITE: Final = RecordForm(
 
 
 def build_fleet_sarif(plan: FleetPlan) -> dict[str, Any]:
-    """Build the findings and losses of sites as SARIF, located at their line, else at the site's."""
+    """Build the findings and losses of sites as SARIF, located at their own line, else at the block of their site."""
     findings = [_build_finding(error, error.file, error.line) for error in plan.errors]
     known_keys: set[tuple[str, str, int, bool]] = set()
     for site in plan.sites:
-        # The errors of every site, and shared warnings once.
+        # List the errors of every site. Sites with the same source share warnings, listed once.
         for site_diagnostic in site.result.diagnostics:
             is_error = site_diagnostic.severity == Severity.ERROR
             key = (site_diagnostic.id, site_diagnostic.file, site_diagnostic.line, site_diagnostic.is_preexisting)

@@ -47,13 +47,12 @@ def render_fleet_plan_page(plan: FleetPlan) -> str:
                 aria_label=f"{site_count} of the wave {wave.name}",
             )
             maps += [build_element("h3", f"{wave.name}: {site_count}"), status_map]
-    # Render the legend with counts.
     legend = []
     for status in _STATUS_COLORS:
         count = len(plan.select_by_status(status))
         if count:
             legend += [_render_swatch(_STATUS_COLORS[status]), f" {count:,} {status.value}  "]
-    losing = sum(map(_has_losses, plan.sites))
+    losing = sum(map(_has_losses, plan.sites))  # number of sites
     if losing:
         verb = select_word_form(losing, "loses", "lose")
         legend += [_render_swatch(_LOSS_COLOR), f" {losing:,} of them {verb} what runs, or rack redundancy"]

@@ -77,7 +77,6 @@ def build_fleet_summary(plan: FleetPlan, max_rows: int = _MAX_DIFFERENCES) -> Re
     groups = group_sites(site.result for site in plan.sites)
     rejected_statuses = (SiteStatus.REJECTED, SiteStatus.FAILED, SiteStatus.SKIPPED)
     rejected = plan.select_by_status(*rejected_statuses)
-    # Build the section of waves in order.
     heads = ("wave", "sites", "change", "rejected", "unchanged", "placed", "moved", "removed")
     rows = []
     for wave in plan.waves:

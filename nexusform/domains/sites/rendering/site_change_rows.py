@@ -61,9 +61,8 @@ def count_placements(plan: Plan) -> dict[str, int]:
 
 
 def find_lost_redundancy(plan: Plan) -> tuple[str, ...]:
-    """Describe the pools without rack redundancy after the plan.
-
-    Such a pool is on several racks before the plan, and after it all of its VMs, at least two, are on one rack.
+    """Describe the pools without rack redundancy after the plan. Such a pool is on several racks before the plan, and
+    after it all of its VMs, at least two, are on one rack.
     """
     descriptions: list[str] = []
     for pool in chain.from_iterable(site.pools for site in plan.sites):

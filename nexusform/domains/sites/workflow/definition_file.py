@@ -153,8 +153,8 @@ class _FileReading(Struct):
 def read_definition(
     root: str, confinement: Confinement, now: str, allowed_sources: tuple[str, ...] = ()
 ) -> tuple[FleetDefinition | None, list[Diagnostic], Mapping[str, SourceFile]]:
-    """Read the definition in a directory; None with diagnostics if it is missing or invalid.
-    `allowed_sources`: further directories for sources.
+    """Read nexusform.sites.hcl in the directory `root`. Return the definition (None if the file is missing or invalid),
+    the problems, and the source files to show with them. Site sources may also be in `allowed_sources`.
     """
     path = str(Path(root, FILE_NAME))
     try:
@@ -220,25 +220,32 @@ def _read_sites_and_waves(body: Body, reading: _FileReading) -> tuple[list[SiteE
         if block.type not in ("site", "sites"):
             continue  # read above
         for site in _read_sites(block, reading):
-            _add_site(sites, replace(site, wave=site.wave or last_wave), wave_names, problems)
+            wave = site.wave or last_wave  # a site without a wave is in the last one
+            _add_site(sites, replace(site, wave=wave), wave_names, problems)
         if len(sites) > _MAX_SITES:
             detail = f"There are more than {_MAX_SITES:,} sites; split them over several directories."
             problems.append(build_error("too-many-sites", detail, block.header_span))
             break
     if not sites and not has_errors(problems):
         problems.append(build_error("no-sites", f"It declares no site. {_FILE_HINT}", body.span))
+    problems += _list_shared_state_errors(sites.values())
+    return list(sites.values()), waves
+
+
+def _list_shared_state_errors(sites: Iterable[SiteEntry]) -> Iterator[Diagnostic]:
+    """Yield an error for each site with the state location of an earlier site."""
     first_by_location: dict[tuple[str, str], SiteEntry] = {}
-    for site in sites.values():
-        path = {name: os.path.normpath(str(text)) for name, text in site.settings.items() if site.backend == "local"}
-        settings = {**site.settings, **path}  # `./states/a` and `states/a` are equal
+    for site in sites:
+        settings = dict(site.settings)
+        if site.backend == "local":  # `./states/a` and `states/a` are equal
+            settings = {name: os.path.normpath(str(text)) for name, text in settings.items()}
         earlier = first_by_location.setdefault((site.backend, repr(sorted(settings.items()))), site)
         if earlier is not site:
             detail = (
                 f'"{earlier.name}" and "{site.name}" have the same state location. Use the site name in '
                 f'the backend settings: path = "states/${{site.name}}.nfstate".'
             )
-            problems.append(build_error("shared-site-state", detail, site.span))
-    return list(sites.values()), waves
+            yield build_error("shared-site-state", detail, site.span)
 
 
 def _add_site(sites: dict[str, SiteEntry], site: SiteEntry, wave_names: set[str], problems: list[Diagnostic]) -> None:
@@ -357,14 +364,7 @@ def _read_sites(block: Block, reading: _FileReading) -> Iterator[SiteEntry]:
         reading.problems.append(build_missing_argument_error("for_each", block.header_span))
         return
     reading.repeated_blocks.append(prepared)
-    # Read keys and values of for_each, and the files they are from.
-    previous_digests = dict(reading.read)
-    reading.read.clear()  # from here, it has the files read by for_each
-    rows = _evaluate_for_each(expressions["for_each"], reading)
-    root = os.path.realpath(reading.root)
-    # Relative to the directory of the sites file.
-    data_files = tuple(os.path.relpath(os.path.realpath(Path(root, name)), root) for name in sorted(reading.read))
-    reading.read.update({**previous_digests, **reading.read})
+    rows, data_files = _evaluate_for_each_with_files(expressions["for_each"], reading)
     for key, value in rows:
         names = reading.names.copy_with_names(each=build_object({"key": build_string(key), "value": value}))
         name = _evaluate_name(key, expressions.get("name"), names, reading)
@@ -390,6 +390,19 @@ def _evaluate_name(key: str, expression: Expression | None, names: NameScope, re
         problems.append(build_error("invalid-site-name", detail, expression.span))
     reading.problems += problems
     return None if has_errors(problems) else str(value.raw)
+
+
+def _evaluate_for_each_with_files(
+    expression: Expression, reading: _FileReading
+) -> tuple[Sequence[tuple[str, Value]], tuple[str, ...]]:
+    """Return the keys and values of for_each, and the paths of the files read by it, relative to the sites file."""
+    previous_digests = dict(reading.read)
+    reading.read.clear()  # from here, it has the files read by for_each
+    rows = _evaluate_for_each(expression, reading)
+    root = os.path.realpath(reading.root)
+    data_files = tuple(os.path.relpath(os.path.realpath(Path(root, name)), root) for name in sorted(reading.read))
+    reading.read.update({**previous_digests, **reading.read})
+    return rows, data_files
 
 
 def _evaluate_for_each(expression: Expression, reading: _FileReading) -> Sequence[tuple[str, Value]]:
@@ -423,7 +436,7 @@ def _explain_unusable_for_each(value: Value) -> str:
 
 
 def _build_site(name: str, block: _SiteBlock, names: NameScope, reading: _FileReading) -> SiteEntry | None:
-    """Build one site; its arguments precede those of the `defaults` block. None if it has errors."""
+    """Build one site; its arguments override those of the `defaults` block. Return None after an error."""
     problems: list[Diagnostic] = []
     if not SITE_NAME.fullmatch(name):
         detail = (

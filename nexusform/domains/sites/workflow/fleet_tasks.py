@@ -69,9 +69,8 @@ def open_fleet(
     lock_timeout: float = 0.0,
     allowed_sources: Sequence[str] = (),
 ) -> OpenedFleet:
-    """Read nexusform.sites.hcl of the current directory, and build the context of its tasks.
-
-    `now` is the current time of plans, "" for the present. Sources may also be below the directories `allowed_sources`.
+    """Read nexusform.sites.hcl of the current directory, and build the context of its tasks. `now` is the current time
+    of plans, "" for the present. Sources may also be below the directories `allowed_sources`.
     """
     now = now or read_clock(location.environment)
     allowed_directories = tuple(str(Path(directory).absolute()) for directory in allowed_sources)
@@ -97,9 +96,8 @@ def open_fleet(
 def select_sites(
     definition: FleetDefinition, patterns: Sequence[str], wave: str, undeclared: Sequence[UndeclaredSite] = ()
 ) -> tuple[list[str], list[Diagnostic]]:
-    """Select the names of sites by patterns and wave (none or "": all). Report a pattern or wave without a site.
-
-    A pattern without a declared site may match sites with a state that are no longer declared (`undeclared`).
+    """Select the names of sites by patterns and wave (none or "": all). Report a pattern or wave without a site. A
+    pattern without a declared site may match sites with a state that are no longer declared (`undeclared`).
     """
     problems: list[Diagnostic] = []
     waves = [item.name for item in definition.waves]
@@ -244,10 +242,9 @@ def check_site_order(definition: FleetDefinition, dependencies: Mapping[str, Seq
 
 
 def _find_cycle(dependencies: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return the sites of a cycle of dependencies, in order; [] if there is none.
-
-    Sites without pending dependencies are removed until none is left. Each remaining site depends on a remaining one,
-    so a path along such dependencies, from the first name, reaches a site of the path again.
+    """Return the sites of a cycle of dependencies, in order; [] if there is none. Sites without pending dependencies
+    are removed until none is left. Each remaining site depends on a remaining one, so a path along such dependencies,
+    from the first name, reaches a site of the path again.
     """
     pending = {name: set(other_sites) for name, other_sites in dependencies.items()}
     while free := [name for name, other_sites in pending.items() if other_sites.isdisjoint(pending)]:
@@ -262,9 +259,8 @@ def _find_cycle(dependencies: Mapping[str, Sequence[str]]) -> list[str]:
 
 
 def split_wave_by_dependencies(names: Sequence[str], dependencies: Mapping[str, Sequence[str]]) -> list[list[str]]:
-    """Split the sites of a wave into rounds: every site is in a later round than its dependencies in the wave.
-
-    If b and c read the state of a, and d that of c, the rounds are [a], [b, c] and [d].
+    """Split the sites of a wave into rounds: every site is in a later round than its dependencies in the wave. If b and
+    c read the state of a, and d that of c, the rounds are [a], [b, c] and [d].
     """
     remaining = list(names)
     rounds: list[list[str]] = []
@@ -280,15 +276,15 @@ def split_wave_by_dependencies(names: Sequence[str], dependencies: Mapping[str, 
 def run_fleet_question(
     fleet: Fleet, names: Sequence[str], engine: TaskEngine, question: SiteQuestion, is_stopping: Callable[[], bool]
 ) -> list[SiteResult]:
-    """Run a question on each site; return the results in the order of names. Workers run the parts of a question at
-    once. Their results are merged.
+    """Run a question on each site; return the results in the order of names. A question is split in parts: samples for
+    certainty, racks for failures. Workers run the parts at the same time, and the results of a site are merged.
     """
     if question.kind is QuestionKind.CERTAINTY:  # equal parts of up to 100 samples
         count = ceil(question.runs / RUNS_PER_PART)
         size = question.runs // count
         parts = [replace(question, part=part, parts=count, runs=size) for part in range(count)]
     else:
-        # Racks of few sites are divided among all workers; any other question is one part.
+        # Divide the racks in more parts if there are few sites, so that all workers are busy.
         is_divisible = question.kind is QuestionKind.FAILURE
         count = ceil(_PARTS_PER_WORKER * engine.parallelism / len(names)) if is_divisible else 1
         parts = [replace(question, part=part, parts=count) for part in range(count)]
@@ -304,9 +300,8 @@ def run_fleet_question(
 
 
 def merge_site_results(name: str, parts: Mapping[int, SiteResult], count: int) -> SiteResult:
-    """Merge the `count` parts of the answer for one site; `parts` has them by number.
-
-    The result is skipped if a part is missing, and rejected if a part is, or if they are about different plans.
+    """Merge the `count` parts of the answer for one site; `parts` has them by number. If a part is missing, the result
+    is skipped. If a part was rejected, or parts are about different plans, the result is rejected.
     """
     if len(parts) < count:
         return SiteResult(name, SiteStatus.SKIPPED, "It was interrupted before this site was finished.")

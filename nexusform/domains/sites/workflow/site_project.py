@@ -53,7 +53,7 @@ def make_site_location(fleet: FleetContext, site: SiteEntry, environment: Mappin
 
 
 def open_site_project(fleet: FleetContext, site: SiteEntry, environment: Mapping[str, str]) -> OpenResult:
-    """Read everything required for a plan of a site, except its state; no project if there are errors."""
+    """Open the project of a site: configuration, variables and backend, but not the state. After errors it is None."""
     location = make_site_location(fleet, site, environment)
     configuration, problems = load_cached_configuration(location)
     sources = configuration.files

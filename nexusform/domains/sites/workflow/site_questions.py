@@ -38,7 +38,7 @@ def run_question_part(task: Task, site: SiteEntry) -> SiteResult:
     opened = open_site_project(task.fleet, site, os.environ)
     if opened.project is None:
         return build_rejected_result(site.name, opened.diagnostics)
-    locking = LockOptions(enabled=False, is_exclusive=True)
+    locking = LockOptions(enabled=False, is_exclusive=True)  # no lock, and no warning without one
     with begin_run(opened.project, "OperationTypePlan", locking, records_recovery=False) as run:
         if not run.is_ready:
             return build_rejected_result(site.name, [*opened.diagnostics, *run.diagnostics])
@@ -94,7 +94,9 @@ def _simulate_rack_failures(state: State, run: Run, question: SiteQuestion) -> I
 
 
 def _run_replay(question: SiteQuestion, site: SiteEntry, run: Run) -> SiteResult:
-    """Count the VMs observed (by an export or Azure) on the machine chosen by the placement rule, per `rack_spread`."""
+    """Compare the machines of VMs, as observed by an export or Azure, with those chosen by the placement rule. Return
+    the counts of equal ones (hits) for each tested `rack_spread`.
+    """
     source = question.source.replace("SITE", site.name)  # of -from=DIR
     reconciliation = run_site_replays(run, source)
     problems: list[Diagnostic] = list(reconciliation.diagnostics)

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 from hashlib import sha256
-from itertools import chain, starmap
+from itertools import chain
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -35,7 +35,7 @@ def build_plan_result(run: Run, plan: Plan, site: SiteEntry, problems: Iterable[
     read_states: tuple[str, ...] = ()  # locations of the states of other sites read by the plan
     if run.project.remote_states is not None:
         locations = run.project.remote_states.locations
-        read_states = tuple(sorted(starmap(normalize_state_location, locations)))
+        read_states = tuple(sorted(normalize_state_location(backend, path) for backend, path in locations))
     if plan.is_rejected or has_errors([*problems, *plan.diagnostics]):
         rejected = build_rejected_result(site.name, [*problems, *plan.diagnostics])
         return replace(rejected, state_location=state_location, read_states=read_states)

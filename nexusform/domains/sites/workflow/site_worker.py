@@ -140,7 +140,7 @@ class FleetTaskWorker:
         return runners[task.kind](task, site)
 
     def _prepare_site(self, task: Task, site: SiteEntry) -> SiteResult:
-        """Lock the site and plan it again; keep lock and plan if the plan is the approved one and changes anything."""
+        """Lock the site and plan it again. Keep plan and lock if it is the approved plan and changes anything."""
         self._release_lock(task)  # of an earlier attempt
         opened = open_site_project(task.fleet, site, os.environ)
         if opened.project is None:
@@ -153,7 +153,7 @@ class FleetTaskWorker:
             if problems:
                 return build_rejected_result(site.name, problems)
         run = exit_stack.enter_context(begin_run(opened.project, "OperationTypeApply", locking))
-        prepared = _LockedSite(run, plan=None, remaining=None, exit_stack=exit_stack)
+        prepared = _LockedSite(run, plan=None, remaining=None, exit_stack=exit_stack)  # filled by the comparison below
         result = build_rejected_result(site.name, run.diagnostics)
         if run.is_ready:
             result = _compare_with_approval(task, site, prepared, opened.diagnostics)
@@ -207,7 +207,7 @@ def _run_question(task: Task, site: SiteEntry) -> SiteResult:
 
 
 def _plan_site(task: Task, site: SiteEntry) -> SiteResult:
-    """Plan a site; write a plan with changes to the spool directory of the task, if any, unless it is rejected."""
+    """Plan a site. If the task has a spool directory, save the plan there if it has changes and is not rejected."""
     fleet = task.fleet
     opened = open_site_project(fleet, site, os.environ)
     if opened.project is None:
@@ -273,10 +273,8 @@ def _compare_with_approval(
     task: Task, site: SiteEntry, prepared: _LockedSite, problems: Sequence[Diagnostic]
 ) -> SiteResult:
     """Compare the current plan of a locked site with the approved one. If they are equal (by digest) and change
-    anything, return a locked result and keep the plan in `prepared`.
-
-    After an interrupted apply of the same plan file, keep its remaining steps instead. Other results are applied (by an
-    earlier run), unchanged or rejected.
+    anything, return a locked result and keep the plan in `prepared`. After an interrupted apply of the same plan file,
+    keep its remaining steps instead. Other results are applied (by an earlier run), unchanged or rejected.
     """
     run, name = prepared.run, task.site
     result = SiteResult(

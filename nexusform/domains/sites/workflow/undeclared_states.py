@@ -139,8 +139,9 @@ def _read_undeclared_site(
 def _open_known_state(
     name: str, known_state: _KnownState, templates: Sequence[SiteEntry], fleet: FleetContext
 ) -> StateBackend | None:
-    """Open the backend of a known state by a template with the same location. A local file needs no such template; for
-    other backends, return None without one.
+    """Open the backend of the known state of the site `name`. Try the settings of each template, with this name in
+    place of ANY_SITE, until they give the known location. Otherwise open a local file by its path; for other backends
+    return None.
     """
     for template in templates:
         if template.backend != known_state.backend:

@@ -198,10 +198,8 @@ class _WaveCounts(Struct):
 
 
 def _apply_wave(fleet_apply: FleetApply, wave: Wave) -> WaveStop | None:
-    """Apply one wave; return the reason of a stop, None if it finished.
-
-    Sites run in rounds: a reader of states of other sites of the wave is in a later round. Sites without a plan
-    count as failed from the start.
+    """Apply one wave; return the reason of a stop, None if it finished. Sites run in rounds: a reader of states of
+    other sites of the wave is in a later round. Sites without a plan count as failed from the start.
     """
     sites = {site.name: site for site in fleet_apply.plan.select_wave(wave.name)}
     tally = _WaveCounts(wave)
@@ -311,7 +309,7 @@ def _describe_blocking_locks(fleet_apply: FleetApply, tally: _WaveCounts) -> str
 
 
 def _is_final_rejection(result: SiteResult) -> bool:
-    """Return True if a rejection always stops the wave: the plan changed (`digest` is of the new one), or a lock."""
+    """Return True if a rejection always stops the wave: by a changed plan (`digest` is the new one), or by a lock."""
     return bool(result.digest) or _has_lock_error(result)
 
 

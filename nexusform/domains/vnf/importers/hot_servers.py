@@ -117,7 +117,7 @@ class SchedulerHints(Struct, frozen=True):
 def build_placement_rules(
     groups: Mapping[ResourceReference, ServerGroup], hints_by_vdu: Mapping[str, SchedulerHints]
 ) -> tuple[PlacementRule, ...]:
-    """Return one rule for each group with VDUs in it; report others, and hints without a known group."""
+    """Return one rule for each server group with VDUs. Warn about groups without VDUs, and hints at unknown groups."""
     vdus_by_group: dict[ResourceReference | None, list[str]] = {}  # None: in no group
     for vdu, hints in hints_by_vdu.items():
         vdus_by_group.setdefault(_find_group(vdu, hints, groups), []).append(vdu)
@@ -152,10 +152,8 @@ def build_placement_rules(
 def _find_group(
     vdu: str, hints: SchedulerHints, groups: Mapping[ResourceReference, ServerGroup]
 ) -> ResourceReference | None:
-    """Return the group requested by the scheduler hints of a VDU. Return None without a request; for an unknown group,
-    also add a warning.
-
-    Hints name a group by a reference to its resource, or by its name in the template or in the cloud.
+    """Return the group requested by the scheduler hints of a VDU. Hints name a group by a reference to its resource, or
+    by its name in the template or in the cloud. Return None without a request, or for an unknown group, with a warning.
     """
     requested = hints.value
     if isinstance(requested, dict):
@@ -173,7 +171,7 @@ def _find_group(
         return None
     if isinstance(requested, str):
         matches = [reference for reference, group in groups.items() if requested in {group.title, group.name}]
-        if len(matches) == 1:
+        if len(matches) == 1:  # an ambiguous name is reported below, as an unknown one
             return matches[0]
     description = requested.description if isinstance(requested, UnresolvedValue) else f'"{str(requested)[:40]}"'
     hints.add_warning(f'"{vdu}" references the server group {description}, which these documents do not define.')
@@ -214,7 +212,7 @@ class HotReading(Struct):
     nested: Mapping[str, str]
     known_vdus: Mapping[str, bool] = field(default_factory=dict)
     notes: dict[str, DocumentFindings] = field(default_factory=dict)
-    open_templates: dict[str, Node] = field(default_factory=dict)
+    parsed_templates: dict[str, Node] = field(default_factory=dict)
     vdus: dict[str, Vdu] = field(default_factory=dict)
     scaling_groups: dict[str, str] = field(default_factory=dict)
     groups: dict[ResourceReference, ServerGroup] = field(default_factory=dict)
@@ -241,14 +239,14 @@ class _ScalingGroupSizes(NamedTuple):
 def compute_group_repetition(
     template: Template, resource: tuple[str, Node], outer: ResourceRepetition
 ) -> ResourceRepetition:
-    """Return the repetition of a group's resource: the sizes of the group times those of the groups around it."""
+    """Return how often the resource of a group is created: the sizes of the group times those of the groups around."""
     name, body = resource
     if body.get_node("type").text == "OS::Heat::ResourceGroup":
         count_node = get_resource_properties(body).get_node("count")
         count = _parse_count(template, count_node)
         number = 1 if count is None else count
-        is_explicit = count is not None or count_node.is_absent
-        sizes = _ScalingGroupSizes(number, number, number, is_explicit, count_node)
+        is_explicit = count is not None or count_node.is_absent  # an absent count means 1
+        sizes = _ScalingGroupSizes(number, number, members=number, is_explicit=is_explicit, node=count_node)
     else:
         sizes = _parse_scaled_sizes(template, resource)
     limit, outer_limit = sizes.maximum, outer.maximum  # None: no limit
@@ -317,14 +315,14 @@ _VNIC_TYPE: Final = "binding:vnic_type"
 def add_server_vdu(
     reading: HotReading, template: Template, name: str, properties: Node, repeat: ResourceRepetition, hints: Hints
 ) -> None:
-    """Add a server of a template as a VDU (kind of VM), with its scheduler hints.
-
-    The VDU has the name of the server, or that of its group if the VNFD only has a VDU of this name. A name in use
-    is extended, with a warning. Report an invalid name, and a missing number of servers.
+    """Add a server of a template as a VDU (kind of VM), with its scheduler hints. The VDU has the name of the server,
+    or that of its group if the VNFD only has a VDU of this name. A name in use is extended, with a warning. Report an
+    invalid name, and a missing number of servers.
     """
     notes = template.notes
     outer_name = template.scope.rpartition("/")[2] or repeat.group  # the resource around it, "": none
-    unused_vdus = reading.known_vdus.keys() - (reading.vdus.keys() - {name})  # VDUs of the VNFD not yet added
+    # VDUs of the VNFD not yet added. A VDU `name` stays a candidate even if added: the second server is reported below.
+    unused_vdus = reading.known_vdus.keys() - (reading.vdus.keys() - {name})
     vdu_name = next((known for known in (name, outer_name, repeat.group) if known in unused_vdus), name)
     if vdu_name in reading.vdus:  # add its line, or the resource around it
         vdu_name = f"{name}-{properties.line}"
@@ -405,10 +403,9 @@ def _parse_flavor_size(template: Template, flavor: object) -> VduSize:
 
 
 def build_scaling_aspects(reading: HotReading) -> tuple[ScalingAspect, ...]:
-    """Return the scaling aspects of the scaling groups with a maximum size above their initial one.
-
-    A scaling policy names the aspect of its group, and the VMs added by a step. Without a policy the aspect has the
-    name of the group, and a step adds one VM. All VDUs of an aspect can reach its levels.
+    """Return the scaling aspects of the scaling groups with a maximum size above their initial one. A scaling policy
+    names the aspect of its group, and the VMs added by a step. Without a policy the aspect has the name of the group,
+    and a step adds one VM. All VDUs of an aspect can reach its levels.
     """
     aspects: dict[str, ScalingAspect] = {}
     for vdu_name, group in reading.scaling_groups.items():

@@ -102,9 +102,8 @@ def _add_template(reading: HotReading, context: _ResourceContext) -> None:
 
 
 def _add_resource(reading: HotReading, context: _ResourceContext, name: str, body: Node) -> None:
-    """Add a resource of a template to the reading, by its type; ignore types without effect on placement.
-
-    Types with an effect: servers, resource groups, ports (only checked), server groups, scaling policies, templates.
+    """Add a resource of a template to the reading. Types with an effect on placement are servers, resource groups,
+    ports (only checked), server groups, scaling policies and nested templates. Others are ignored.
     """
     template = context.template
     kind, properties = get_declared_type(body), get_resource_properties(body)
@@ -153,7 +152,8 @@ def _add_scaling_group(reading: HotReading, context: _ResourceContext, name: str
     elif not kind:
         detail = f'the group "{name}" has no resource to repeat; each member counts as one server.'
         notes.add_warning(body, CORRECTED, detail)
-        add_server_vdu(reading, inner_template, name, Node(None, body.position), repetition, hints)
+        no_properties = Node(None, body.position)
+        add_server_vdu(reading, inner_template, name, no_properties, repetition, hints)
     else:
         reason = "is in too many groups" if kind in _REPEATED_TYPES else "is not a server"
         notes.add_warning(inner, IGNORED, f'the group "{name}" repeats "{kind}", which {reason}; it is ignored.')
@@ -172,9 +172,9 @@ def _add_nested_template(reading: HotReading, context: _ResourceContext, name: s
     if not passed_hints.is_absent:
         hints = (*hints, SchedulerHints(template.resolve_value(passed_hints), passed_hints, notes))
     base_name = posixpath.basename(kind)
-    same_base_names = (name for name in reading.nested if posixpath.basename(name) == base_name)
+    same_base_names = (path for path in reading.nested if posixpath.basename(path) == base_name)
     candidates = (kind, base_name, *same_base_names)  # the best match first
-    file = next((name for name in candidates if name in reading.nested), "")
+    file = next((path for path in candidates if path in reading.nested), "")
     if not file:
         detail = (
             f'the nested template "{kind}" is neither in "nested" nor in the package. "{name}" counts '
@@ -188,14 +188,14 @@ def _add_nested_template(reading: HotReading, context: _ResourceContext, name: s
         detail = f'the nested template "{file}" includes itself, or is nested too deeply.'
         notes.add_error(body, INVALID_DOCUMENT, detail)
         return
-    if file not in reading.open_templates:
+    if file not in reading.parsed_templates:  # parse each file once
         file_notes = reading.notes[file] = DocumentFindings(f'nested["{file}"]')
         documents = parse_documents(reading.nested[file], file_notes)
-        reading.open_templates[file] = next(iter(documents), Node(None, TextPosition(1, 1)))
+        reading.parsed_templates[file] = next(iter(documents), Node(None, TextPosition(1, 1)))
     values = {key: template.resolve_value(part) for key, part in properties.list_fields()}  # its parameters
     inner = Template(
         notes=reading.notes[file],
-        root=reading.open_templates[file],
+        root=reading.parsed_templates[file],
         values=values,
         scope=f"{template.scope}/{name}",
         is_repeated=template.is_repeated,

@@ -106,7 +106,6 @@ _UNRESOLVED_FUNCTIONS: Final = frozenset(
 
 def _resolve_get_param(argument: Any, template: Template, depth: int) -> Any:
     """Resolve `get_param`: NAME, or [NAME, KEY, INDEX, ...] for a part of the parameter; the keys may be calls, too.
-
     Return an UnresolvedValue without a value.
     """
     name, *steps = argument if isinstance(argument, list) and argument else [argument]

@@ -60,9 +60,8 @@ class _DescriptorContext(Struct, frozen=True):
 
 
 def find_descriptor(document: Node) -> Node | None:
-    """Return the descriptor in a document, None for a document of another kind.
-
-    The document has it under the key "vnfd", or in a mapping "nfv"; both keys may have a YANG prefix.
+    """Return the descriptor in a document, None for a document of another kind. The document has it under the key
+    "vnfd", or in a mapping "nfv"; both keys may have a YANG prefix.
     """
     wrappers = [document, *_list_fields_named(document, "nfv")]
     for part in chain.from_iterable(_list_fields_named(wrapper, _DESCRIPTOR) for wrapper in wrappers):
@@ -88,7 +87,9 @@ def list_flavours(document: Mapping[str, Any]) -> list[str]:
 
 
 def parse_sol006(descriptor: Node, flavour_id: str, notes: DocumentFindings) -> Vnf:
-    """Parse the VNF of a descriptor in one of its flavours, empty without one; add findings to `notes`."""
+    """Parse the VNF of a descriptor in the flavour `flavour_id`; without such a flavour, it is empty. Add findings to
+    `notes`.
+    """
     bodies = _collect_by_id(descriptor.get_node("vdu"), "VDU", notes)
     flavour = _select_flavour(descriptor, flavour_id, notes)
     for unit in descriptor.get_node("kdu").list_items():
@@ -164,7 +165,9 @@ def _select_flavour(descriptor: Node, flavour_id: str, notes: DocumentFindings) 
 def _build_vdu(
     name: str, body: Node, descriptor: Node, profile: Node | None, default_count: int | None, notes: DocumentFindings
 ) -> Vdu:
-    """Return a VDU with its numbers of VMs. `default_count` is its number at the default level, None if not there."""
+    """Return a VDU with its size and numbers of VMs. `default_count` is its number at the default instantiation level,
+    None if the level does not contain the VDU.
+    """
     minimum, maximum = 0, None  # no limits
     if profile is None:
         notes.add_error(body, INVALID_DOCUMENT, f'the VDU "{name}" has no vdu-profile in the flavour.')
@@ -188,9 +191,8 @@ def _build_vdu(
 
 
 def _parse_vdu_size(name: str, body: Node, descriptor: Node, notes: DocumentFindings) -> VduSize:
-    """Return the processors, memory and disk of a VDU, None for unknown ones.
-
-    The VDU names its descriptions in the descriptor. Only local disks count: persistent ones are volumes.
+    """Return the processors, memory and disk of a VDU, None for unknown ones. The VDU names its descriptions in the
+    descriptor. Only local disks count: persistent ones are volumes.
     """
     computes = _collect_by_id(descriptor.get_node("virtual-compute-desc"), "virtual-compute-desc", notes)
     compute_reference = body.get_node("virtual-compute-desc")
@@ -264,9 +266,8 @@ def _select_default_level(flavour: Node, levels: Sequence[InstantiationLevel], n
 
 
 def _list_scaling_aspects(flavour: Node, context: _DescriptorContext) -> Iterator[ScalingAspect]:
-    """Yield the scaling aspects of the flavour with the VMs added to each VDU by each of their steps.
-
-    A step is a delta, named by `step-deltas`; without these all deltas are steps, in their order.
+    """Yield the scaling aspects of the flavour, with the VMs added to each VDU by each of their steps. `step-deltas`
+    names the delta of each step. Without this list, every delta is a step, in their order.
     """
     for name, body in _collect_by_id(flavour.get_node("scaling-aspect"), "scaling-aspect", context.notes).items():
         details = body.get_node("aspect-delta-details")
@@ -283,7 +284,8 @@ def _list_scaling_aspects(flavour: Node, context: _DescriptorContext) -> Iterato
                 vdu = context.find_vdu(part.get_node("id"), f'the scaling-aspect "{name}"')
                 number = parse_count_or_default(part.get_node("number-of-instances"), context.notes, 1)
                 if vdu:  # an unknown one ("") is reported
-                    increments.setdefault(vdu, [0] * len(order))[position] = number
+                    numbers = increments.setdefault(vdu, [0] * len(order))
+                    numbers[position] = number
         steps = tuple(VduScaleSteps(vdu, tuple(numbers)) for vdu, numbers in increments.items())
         maximum = parse_instance_count(body.get_node("max-scale-level"), context.notes)
         if maximum is None:
@@ -292,10 +294,8 @@ def _list_scaling_aspects(flavour: Node, context: _DescriptorContext) -> Iterato
 
 
 def _list_rules(flavour: Node, profiles: Mapping[str, Node], context: _DescriptorContext) -> Iterator[PlacementRule]:
-    """Yield the rules of the flavour's groups, then those of its profiles.
-
-    A group has one rule for all its VDUs; a VDU's profile names its groups. A rule in a profile is for the VMs of this
-    VDU alone. `profiles` are by VDU.
+    """Yield the rules of the flavour's groups, then those of its profiles (`profiles`, by VDU). A group has one rule
+    for all its VDUs; the profile of a VDU names its groups. A rule in a profile is for the VMs of this VDU alone.
     """
     groups = _collect_by_id(flavour.get_node(_GROUP), _GROUP, context.notes)
     members: dict[str, dict[str, None]] = {name: {} for name in groups}  # VDUs by group, in order

@@ -68,7 +68,7 @@ class Topology(Struct, frozen=True):
 def parse_topology(
     documents: Sequence[Node], parameters: Mapping[str, Any], flavour_id: str, notes: DocumentFindings
 ) -> Topology:
-    """Return the topology of all documents together, or of those of the flavour."""
+    """Return the merged topology of the documents of the flavour, or of all without a request (`flavour_id` is "")."""
     flavour_documents = _select_flavour_documents(documents, flavour_id, notes)
     parents: dict[str, str] = {}  # type -> its derived_from
     for document, section in product(documents, ("node_types", "group_types", "policy_types")):
@@ -116,10 +116,9 @@ def _find_topology(document: Node, notes: DocumentFindings) -> Node:
 
 
 def _select_flavour_documents(documents: Sequence[Node], flavour_id: str, notes: DocumentFindings) -> list[Node]:
-    """Return the documents of the requested flavour, and those without a flavour, which belong to each.
-
-    All documents are returned without a request (`flavour_id` is ""), and if none names a flavour. If other flavours
-    are named, but not the requested one, all are returned as well, with an error in `notes`.
+    """Return the documents of the requested flavour, and those without a flavour, which belong to each. All documents
+    are returned without a request (`flavour_id` is ""), and if none names a flavour. If other flavours are named, but
+    not the requested one, all are returned as well, with an error in `notes`.
     """
     path = ("topology_template", "substitution_mappings", "properties", "flavour_id")
     flavour_nodes = [document.get_node(*path) for document in documents]

@@ -58,7 +58,7 @@ _RULES: Final[Mapping[str, bool]] = {"AffinityRule": True, "AntiAffinityRule": F
 def parse_vnfd(text: str, parameters: Mapping[str, Any], flavour_id: str, notes: DocumentFindings) -> Vnf:
     """Parse the VNF of a VNFD, by SOL006 (YANG) or SOL001 (TOSCA); add findings to `notes`."""
     documents = parse_documents(text, notes)
-    descriptor = next(filter(None, map(find_descriptor, documents)), None)
+    descriptor = next(filter(None, map(find_descriptor, documents)), None)  # the first one of SOL006
     if descriptor is not None:
         return parse_sol006(descriptor, flavour_id, notes)
     topology = parse_topology(documents, parameters, flavour_id, notes)
@@ -92,7 +92,7 @@ def _report_documents_without_vdu(documents: list[Node], notes: DocumentFindings
 
 
 def _list_vdus(topology: Topology, scaling: ScalingPolicies) -> Iterator[Vdu]:
-    """Yield the VDUs (kinds of VMs) with their numbers; report groups of containers, repeated and invalid names."""
+    """Yield the VDUs (kinds of VMs) and how many VMs they have. Report container groups, repeated and invalid names."""
     known_names: set[str] = set()
     for name, body in topology.nodes:
         kind = topology.get_standard_type(body)
@@ -116,10 +116,9 @@ def _list_vdus(topology: Topology, scaling: ScalingPolicies) -> Iterator[Vdu]:
 
 
 def _add_counts(vdu: Vdu, body: Node, topology: Topology, scaling: ScalingPolicies) -> Vdu:
-    """Return the VDU with its minimum, maximum and initial number of VMs.
-
-    The bounds are those of its vdu_profile, else of a scaling policy, else there are none. The initial number is set
-    by a scaling policy, else it is the minimum, but at least one.
+    """Return the VDU with its minimum, maximum and initial number of VMs. The bounds are those of its vdu_profile, else
+    of a scaling policy, else there are none. The initial number is set by a scaling policy, else it is the minimum, but
+    at least one.
     """
     profile = body.get_node("properties", "vdu_profile")
     lower = topology.get_value(profile, "min_number_of_instances")
@@ -149,9 +148,8 @@ def _add_counts(vdu: Vdu, body: Node, topology: Topology, scaling: ScalingPolici
 
 
 def _parse_vdu_size(topology: Topology, body: Node) -> VduSize:
-    """Return the processors, memory and disk of a VDU; None for unknown ones.
-
-    SOL001 has them in virtual_compute, with a list of disks. Without it the older nfv_compute counts.
+    """Return the processors, memory and disk of a VDU; None for unknown ones. SOL001 has them in virtual_compute, with
+    a list of disks. Without it the older nfv_compute counts.
     """
     compute = body.get_node("capabilities", "virtual_compute")
     if not compute.get_node("properties").is_absent:  # some files leave it out
@@ -213,9 +211,8 @@ def _collect_groups(topology: Topology, vdus: list[str]) -> dict[str, tuple[str,
 def _list_placement_rules(
     topology: Topology, vdus: list[str], groups: Mapping[str, tuple[str, ...]]
 ) -> Iterator[PlacementRule]:
-    """Yield the placement rules among the policies, for their VDUs and groups of VDUs.
-
-    AffinityRule and AntiAffinityRule of SOL001 are hard and have a scope. The older policy of Tacker is about machines.
+    """Yield the placement rules among the policies, for their VDUs and groups of VDUs. AffinityRule and
+    AntiAffinityRule of SOL001 are hard and have a scope. The older policy of Tacker is about machines.
     """
     for name, body in topology.policies:
         kind = topology.get_kind(body)
@@ -259,9 +256,8 @@ def _report_small_minimums(name: str, targets: tuple[str, ...], topology: Topolo
 def _select_known_names(
     references: list[tuple[str, Node]], known_names: list[str], description: str, topology: Topology
 ) -> list[str]:
-    """Return the known ones of the referenced names; names of no node of the document are reported.
-
-    `description` is the report, with {} for the name.
+    """Return the known ones of the referenced names; names of no node of the document are reported. `description` is
+    the report, with {} for the name.
     """
     for name, node in references:
         if name not in (*known_names, *topology.node_names):
@@ -315,9 +311,8 @@ class _LegacyScaling(Struct, frozen=True):
 
 
 def _parse_legacy_scaling(topology: Topology) -> Iterator[_LegacyScaling]:
-    """Yield the older Scaling policies, each with an aspect of as many steps as fit between initial and maximum.
-
-    With 2 VMs initially, 7 at most and an increment of 2, these are 2 steps.
+    """Yield the older Scaling policies, each with an aspect of as many steps as fit between initial and maximum. With 2
+    VMs initially, 7 at most and an increment of 2, these are 2 steps.
     """
     for name, body in topology.policies:
         if topology.get_standard_type(body) not in ("tosca.policies.tacker.scaling", "tosca.policies.scaling"):
@@ -384,19 +379,13 @@ def parse_scaling(topology: Topology) -> ScalingPolicies:
             initial |= dict.fromkeys(vdus, (number, amount))
     deltas = _collect_scaling_deltas(topology)
     aspects = tuple(_list_scaling_aspects(topology, deltas))
-    aspect_names = [aspect.name for aspect in aspects]
-    for aspect, deltas_by_vdu in deltas.items():
-        if aspect not in aspect_names:
-            first_deltas = next(iter(deltas_by_vdu.values()))
-            hint = suggest_name(aspect, aspect_names)
-            policy = first_deltas.policy
-            detail = f'the policy "{policy}" uses the aspect "{aspect}", which no ScalingAspects declares.{hint}'
-            topology.notes.add_warning(first_deltas.body, IGNORED, detail)
+    _report_undeclared_aspects(deltas, [aspect.name for aspect in aspects], topology.notes)
     bounds: dict[str, tuple[int, int | None]] = {}  # minimum and maximum by VDU, None: no maximum
     legacy_policies = list(_parse_legacy_scaling(topology))
     for legacy in legacy_policies:
-        initial = dict.fromkeys(legacy.vdus, (legacy.initial, legacy.body)) | initial  # earlier numbers count
-        bounds |= dict.fromkeys(legacy.vdus, (legacy.minimum, legacy.maximum))
+        for vdu in legacy.vdus:
+            initial.setdefault(vdu, (legacy.initial, legacy.body))  # a number found earlier takes precedence
+            bounds[vdu] = (legacy.minimum, legacy.maximum)
     aspects = (*aspects, *(legacy.aspect for legacy in legacy_policies))
     levels, default = _parse_levels(topology)
     return ScalingPolicies(initial=initial, aspects=aspects, levels=levels, default_level=default, bounds=bounds)
@@ -425,6 +414,18 @@ def _parse_counts(section: Node, key: str, topology: Topology) -> dict[str, int]
     return counts
 
 
+def _report_undeclared_aspects(
+    deltas: Mapping[str, Mapping[str, _Deltas]], names: list[str], notes: DocumentFindings
+) -> None:
+    """Warn about scaling aspects with deltas (by aspect and VDU), if they are not among the declared `names`."""
+    for aspect, deltas_by_vdu in deltas.items():
+        if aspect not in names:
+            first = next(iter(deltas_by_vdu.values()))
+            hint = suggest_name(aspect, names)
+            detail = f'the policy "{first.policy}" uses the aspect "{aspect}", which no ScalingAspects declares.{hint}'
+            notes.add_warning(first.body, IGNORED, detail)
+
+
 def _collect_scaling_deltas(topology: Topology) -> dict[str, dict[str, _Deltas]]:
     """Return the VMs added by the steps of each aspect to each VDU. Report duplicate deltas; the last ones count."""
     by_aspect: dict[str, dict[str, _Deltas]] = {}
@@ -440,9 +441,8 @@ def _collect_scaling_deltas(topology: Topology) -> dict[str, dict[str, _Deltas]]
 
 
 def _warn_duplicate_deltas(aspect: str, vdu: str, policies: tuple[_Deltas, _Deltas], topology: Topology) -> None:
-    """Warn about two policies for one scaling aspect and VDU; the name of one may hint at the intended VDU.
-
-    A policy "VDU2_scaling" with the target VDU1 is likely for VDU2.
+    """Warn about two policies for one scaling aspect and VDU; the name of one may hint at the intended VDU. A policy
+    "VDU2_scaling" with the target VDU1 is likely for VDU2.
     """
     wrong_policy, intended_vdu = policies[1], ""  # "": no hint
     for deltas, name in product(policies, topology.node_names):
@@ -459,10 +459,9 @@ def _warn_duplicate_deltas(aspect: str, vdu: str, policies: tuple[_Deltas, _Delt
 
 
 def _list_scaling_aspects(topology: Topology, deltas: Mapping[str, Mapping[str, _Deltas]]) -> Iterator[ScalingAspect]:
-    """Yield the scaling aspects (VDUs scaled together) with the VMs added to each VDU by each step.
-
-    `deltas` are these numbers by aspect and VDU, each under the id of a delta. An aspect lists the ids of its steps;
-    without a list all of them are steps. Report aspects and ids without numbers.
+    """Yield the scaling aspects (VDUs scaled together) with the VMs added to each VDU by each step. `deltas` has these
+    numbers by aspect, VDU and id of a delta. An aspect lists the deltas of its steps. Without a list, all deltas are
+    steps. Report aspects and deltas without numbers.
     """
     for _, body in _select_policies(topology, "ScalingAspects"):
         for name, part in body.get_node("properties", "aspects").list_fields():

@@ -63,9 +63,8 @@ def read_vnf_package(path: str, flavour_id: str, files: Files) -> VnfPackageDocu
 
 
 def _list_described_flavours(document: _ToscaDefinitions) -> list[str]:
-    """Return the deployment flavours described by a document: by SOL006, or the one of a TOSCA template.
-
-    An older TOSCA template declares VDUs without naming a flavour; its flavour is "".
+    """Return the deployment flavours described by a document: by SOL006, or the one of a TOSCA template. An older TOSCA
+    template declares VDUs without naming a flavour; its flavour is "".
     """
     flavours = list_flavours(document.content)
     flavour = get_text(document.content, "topology_template", "substitution_mappings", "properties", "flavour_id")
@@ -163,9 +162,8 @@ _ReadFile = Callable[[str, str], str]
 
 
 def _load_definitions(names: Sequence[str], read: _ReadFile) -> list[_ToscaDefinitions]:
-    """Return the TOSCA documents of a package: the entry document, the files in its folder, and all their imports.
-
-    The folder counts because Tacker searches it for deployment flavours. Missing files of standard types are skipped.
+    """Return the TOSCA documents of a package: the entry document, the files in its folder, and all their imports. The
+    folder counts because Tacker searches it for deployment flavours. Missing files of standard types are skipped.
     """
     entry, named_by = _find_entry_definitions(names, read)
     if not entry:
@@ -202,7 +200,6 @@ def _parse_definitions(name: str, text: str) -> _ToscaDefinitions:
 
 def _find_entry_definitions(names: Sequence[str], read: _ReadFile) -> tuple[str, str]:
     """Return the entry definitions of a package, and the file with their name, for messages. Raises DiagnosticsError.
-
     TOSCA.meta names them, or they are the only YAML file at the top. Both are "" for a package of HOT files alone.
     """
     if META in names:
@@ -246,9 +243,8 @@ def _list_node_types(document: _ToscaDefinitions) -> list[str]:
 
 
 def _select_flavour(flavour_id: str, flavours: Sequence[str]) -> str:
-    """Return the deployment flavour to use for the requested id ("": no request). Raises DiagnosticsError.
-
-    Without a request it is the only flavour. A flavour without a name ("") serves every request.
+    """Return the deployment flavour to use for the requested id ("": no request). Raises DiagnosticsError. Without a
+    request it is the only flavour. A flavour without a name ("") serves every request.
     """
     if flavour_id in flavours:
         return flavour_id
@@ -265,7 +261,6 @@ def _select_flavour(flavour_id: str, flavours: Sequence[str]) -> str:
 
 def _join_documents(document: _ToscaDefinitions | None, definitions: Sequence[_ToscaDefinitions]) -> str | None:
     """Return the text of a flavour's document, followed by those that declare its node types; None without it.
-
     `definitions`: all documents of the package. The text separates them by "---". Types of TOSCA need no declaration.
     """
     if document is None:
@@ -298,10 +293,9 @@ def _list_hot_folders(names: Iterable[str]) -> list[str]:
 
 
 def _read_hot_files(names: Sequence[str], flavour: str, read: _ReadFile) -> tuple[str | None, dict[str, str]]:
-    """Return the text of a flavour's top HOT file, or None, and the texts of its nested files by name.
-
-    Nested files are named by their file name, or by their path in the folder if an earlier one has the same name.
-    `names` are the paths of all files in the package. The top file is the only one directly in the flavour's folder.
+    """Return the text of a flavour's top HOT file, or None, and the texts of its nested files by name. Nested files are
+    named by their file name, or by their path in the folder if an earlier one has the same name. `names` are the paths
+    of all files in the package. The top file is the only one directly in the flavour's folder.
     """
     folders = _list_hot_folders(names)
     # An unnamed flavour has the only folder. A flavour without its own folder has its files in the base folder.

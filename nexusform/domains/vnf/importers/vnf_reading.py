@@ -39,7 +39,7 @@ class ParsedVnf(Struct, frozen=True):
 
 
 def read_vnf(sources: VnfSourceDocuments) -> ParsedVnf:
-    """Read and merge the documents; the result has all findings. Never raises for invalid input."""
+    """Read the VNFD and the HOT file and merge them. The result has all findings; invalid input raises nothing."""
     notes = {VNFD: DocumentFindings(VNFD)}  # findings by document
     descriptor = Vnf()
     if sources.vnfd is not None:
@@ -62,10 +62,9 @@ def read_vnf(sources: VnfSourceDocuments) -> ParsedVnf:
 
 
 def _add_scheduler_hints(descriptor: Vnf) -> Vnf:
-    """Return the VNF of a VNFD without a HOT file, with the marks of VDUs as from a HOT file.
-
-    The marks are `has_scheduler_hints`, for VDUs in any rule for machines, and `has_anti_affinity`, for those in a hard
-    anti-affinity rule. Tacker makes a server group of the servers of each rule for machines.
+    """Return the VNF of a VNFD without a HOT file, with the marks of VDUs as from a HOT file. The marks are
+    `has_scheduler_hints`, for VDUs in any rule for machines, and `has_anti_affinity`, for those in a hard anti-affinity
+    rule. Tacker makes a server group of the servers of each rule for machines.
     """
     grouped_vdus: set[str] = set()
     separated_vdus: set[str] = set()
@@ -98,9 +97,8 @@ def _merge_vnfd_and_hot_file(descriptor: Vnf, hot: Vnf, notes: dict[str, Documen
 
 
 def _add_hot_details(vdu: Vdu, hot_vdu: Vdu | None, current_size: int, notes: dict[str, DocumentFindings]) -> Vdu:
-    """Return a VDU of the VNFD with the additions of the HOT file. `current_size` is its number of VMs by the VNFD.
-
-    The size and the numbers of the VNFD come first; those of the HOT file fill gaps. Differences are reported.
+    """Return a VDU of the VNFD with the additions of the HOT file. `current_size` is its number of VMs by the VNFD. The
+    size and the numbers of the VNFD come first; those of the HOT file fill gaps. Differences are reported.
     """
     if hot_vdu is None:
         detail = f'base_hot does not create the VDU "{vdu.name}": no server or group there has this name.'
@@ -120,7 +118,7 @@ def _add_hot_details(vdu: Vdu, hot_vdu: Vdu | None, current_size: int, notes: di
         image=hot_vdu.image or vdu.image,
     )
     if not hot_vdu.has_count:
-        return merged_vdu  # the numbers of the VNFD apply
+        return merged_vdu  # the HOT file gives no number, so those of the VNFD apply
     if vdu.has_count and current_size != hot_vdu.initial:
         _warn_vdu_difference(hot_vdu, vdu, f"has {hot_vdu.initial} servers here and {current_size}", notes)
     if vdu.has_bounds and (vdu.minimum, vdu.maximum) != (hot_vdu.minimum, hot_vdu.maximum):
@@ -153,9 +151,8 @@ def _format_vdu_bounds(vdu: Vdu) -> str:
 
 
 def _merge_rules(descriptor: Vnf, hot: Vnf, notes: dict[str, DocumentFindings]) -> tuple[PlacementRule, ...]:
-    """Return the rules of the VNFD, and those of the HOT file that it does not include; report contradictions.
-
-    Two rules are compared if they have the same scope and a VDU in common.
+    """Return the rules of the VNFD, and those of the HOT file that it does not include; report contradictions. Two
+    rules are compared if they have the same scope and a VDU in common.
     """
     hot_rules = list(hot.rules)
     # The largest number of VMs of each VDU over all instantiation levels, fully scaled out.
@@ -185,10 +182,9 @@ def _merge_rules(descriptor: Vnf, hot: Vnf, notes: dict[str, DocumentFindings]) 
 
 
 def _is_contradicting_rule(rule: PlacementRule, other: PlacementRule, maximum: Mapping[str, int]) -> bool:
-    """Return whether two rules with shared VDUs contradict each other.
-
-    Two rules of a kind do if one is stricter. An affinity and an anti-affinity rule do if the shared VDUs can have
-    more VMs than fit on one location. `maximum` has the largest number of VMs by VDU.
+    """Return whether two rules with shared VDUs contradict each other. Two rules of a kind do if one is stricter. An
+    affinity and an anti-affinity rule do if the shared VDUs can have more VMs than fit on one location. `maximum` has
+    the largest number of VMs by VDU.
     """
     if rule.is_affinity != other.is_affinity:
         shared_vms = count_vms({*rule.vdus} & {*other.vdus}, maximum)

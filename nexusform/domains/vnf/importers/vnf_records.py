@@ -203,10 +203,9 @@ def _format_known_names(name: str, names: Collection[str]) -> str:
 
 
 def compute_vdu_counts(vnf: Vnf, level: object = "", scale_levels: Mapping[str, int] = {}) -> VduVmCounts:
-    """Return the VMs per VDU at an instantiation level ("", None = the default one), with overridden scale levels.
-
-    The numbers of a level are those at its own scale levels. An overridden scale level adds the VMs of the steps above,
-    or removes those of the steps below. The bounds of a VDU limit the result.
+    """Return the VMs per VDU at an instantiation level ("", None = the default one), with overridden scale levels. The
+    numbers of a level are those at its own scale levels. An overridden scale level adds the VMs of the steps above, or
+    removes those of the steps below. The bounds of a VDU limit the result.
     """
     selected_level = vnf.find_level(level)
     base_levels = selected_level.scale_levels
@@ -245,10 +244,9 @@ def count_vms(vdus: Iterable[str], numbers: Mapping[str, int]) -> int:
 
 
 def build_dropped_rule_warnings(vnf: Vnf, numbers: Mapping[str, int]) -> Iterator[Problem]:
-    """Yield a warning for affinity and for anti-affinity rules of the VNFD not sent by Tacker.
-
-    Tacker ends its list of a kind at the first rule with fewer than two VMs, so later larger rules have no effect.
-    `numbers` are the VMs by VDU.
+    """Yield a warning for affinity and for anti-affinity rules of the VNFD not sent by Tacker. Tacker ends its list of
+    a kind at the first rule with fewer than two VMs, so later larger rules have no effect. `numbers` are the VMs by
+    VDU.
     """
     vnfd_rules = [rule for rule in vnf.rules if rule.origin.file == "vnfd"]
     for is_affinity in (True, False):
@@ -266,10 +264,9 @@ def build_dropped_rule_warnings(vnf: Vnf, numbers: Mapping[str, int]) -> Iterato
 
 
 def find_unmet_rules(vnf: Vnf, numbers: Mapping[str, int], machines: int, racks: int) -> list[UnmetRule]:
-    """Return the hard anti-affinity rules violated by `numbers` (VMs by VDU) on a site of this size.
-
-    A rule is violated if it has too few locations for its VMs. It is also violated by a hard affinity rule within its
-    scope: this keeps more of its VMs on one location than allowed.
+    """Return the hard anti-affinity rules violated by `numbers` (VMs by VDU) on a site of this size. A rule is violated
+    if it has too few locations for its VMs. It is also violated by a hard affinity rule within its scope: this keeps
+    more of its VMs on one location than allowed.
     """
     location_counts = {MACHINE: machines, RACK: racks, SITE: 1}
     unmet_rules = []
@@ -285,7 +282,7 @@ def find_unmet_rules(vnf: Vnf, numbers: Mapping[str, int], machines: int, racks:
         if vms > max(maximum, 1):  # one VM violates nothing
             unmet_rules.append(UnmetRule(rule, vms, maximum))
     for rule, joining_rule in product(separating_rules, joining_rules):
-        is_within_scope = SCOPES.index(joining_rule.scope) <= SCOPES.index(rule.scope)
+        is_within_scope = SCOPES.index(joining_rule.scope) <= SCOPES.index(rule.scope)  # from machine to site
         shared = count_vms({*rule.vdus} & {*joining_rule.vdus}, numbers)
         if is_within_scope and shared > rule.max_per_location:
             unmet_rules.append(UnmetRule(rule, shared, rule.max_per_location, joining_rule))

@@ -107,10 +107,9 @@ class OperationRunner(Struct, frozen=True):
             self._report(operation_id, f"{operation.get('operation')} {state}")
 
     def _resolve_failed_operation(self, operation_id: str, operation: Mapping[str, Any], failures: int) -> None:
-        """Request the next action for an operation in the state FAILED_TEMP, its `failures`-th failure.
-
-        After too many failures it is rolled back instead of retried, then failed. Tacker rolls back only an
-        instantiation or a scale-out; any other operation fails at once.
+        """Request the next action for an operation in the state FAILED_TEMP, its `failures`-th failure. After too many
+        failures it is rolled back instead of retried, then failed. Tacker rolls back only an instantiation or a
+        scale-out; any other operation fails at once.
         """
         action = self.on_failure
         if action == "retry" and failures > _MAX_RETRIES:
@@ -210,9 +209,8 @@ def parse_instance(document: Mapping[str, Any]) -> VnfInstance:
 
 
 def _list_vnfcs(info: Mapping[str, Any]) -> Iterator[ObservedVnfc]:
-    """Yield the VNFCs (VMs) of an instance, each with its zone and its order of creation.
-
-    The order is (index in the VDU, time of creation). The index is 0 if Tacker has none.
+    """Yield the VNFCs (VMs) of an instance, each with its zone and its order of creation. The order is (index in the
+    VDU, time of creation). The index is 0 if Tacker has none.
     """
     ids = {row.get("vnfcResourceInfoId"): str(row.get("id")) for row in list_mappings(info, "vnfcInfo")}  # by resource
     for row in list_mappings(info, "vnfcResourceInfo"):
@@ -274,10 +272,8 @@ def _find_free_name(
 
 
 def _build_vnfc(vnfc: Mapping[str, Any], observed: ObservedVnfc, *, names_hosts: bool) -> dict[str, Any]:
-    """Return a VNFC (VM) at its observed zone and host, else as recorded.
-
-    `names_hosts`: zones are ZONE:HOST. A zone without a host is then another one, selected by Tacker, and the host is
-    unknown ("").
+    """Return a VNFC (VM) at its observed zone and host, else as recorded. `names_hosts`: zones are ZONE:HOST. A zone
+    without a host is then another one, selected by Tacker, and the host is unknown ("").
     """
     zone, _, host = observed.zone.partition(":")
     is_recorded_zone = zone in ("", vnfc.get("availability_zone"))

@@ -120,7 +120,9 @@ class TackerProvider(FixedIdentity):
         ]
 
     def create(self, request: ChangeRequest) -> ChangeResult:
-        """Create a VNF, or resume an interrupted creation, and scale it to its levels. Raises ProviderProblem."""
+        """Create a VNF, or resume an interrupted creation, and scale it to its levels. Delete it if its instantiation
+        fails and is rolled back. Raises ProviderProblem.
+        """
         planned = _require_planned_vnf(request)
         runner = self._build_runner(request)
         owner = f"{request.key.id}#{request.key.creation}"
@@ -211,9 +213,8 @@ class TackerProvider(FixedIdentity):
         return list(map(parse_instance, self._client.read_list("/vnf_instances", {"all_fields": ""})))
 
     def _find_owned_instance(self, owner: str, *, is_new: bool = False) -> VnfInstance | None:
-        """Return the VNF instance with this owner, None if there is none.
-
-        A new object (`is_new`) also uses an instance left by an earlier, failed creation of the object.
+        """Return the VNF instance with this owner, None if there is none. A new object (`is_new`) also uses an instance
+        left by an earlier, failed creation of the object.
         """
         instances = self._list_instances()
         candidates = [instance for instance in instances if instance.owner == owner]
@@ -255,9 +256,8 @@ class TackerProvider(FixedIdentity):
             runner.run(instance.id, "scale", body)
 
     def _recreate_vnfcs(self, runner: OperationRunner, instance: VnfInstance, planned: Mapping[str, Any]) -> None:
-        """Run the healing of the VNFCs (VMs) to re-create, unless an interrupted run of this step did.
-
-        The plan marks them as healed, without ids. The last read recorded these; Tacker may have removed some since.
+        """Run the healing of the VNFCs (VMs) to re-create, unless an interrupted run of this step did. The plan marks
+        them as healed, without ids. The last read recorded these; Tacker may have removed some since.
         """
         existing = {vnfc.id for vnfc in instance.vnfcs}
         recorded: Mapping[str, str] = get_mapping(runner.request.private_note, _IDS_KEY)
@@ -316,9 +316,8 @@ def _add_observed_vnfcs(
 
 
 def _build_result(planned: Mapping[str, Any], instance: VnfInstance) -> ChangeResult:
-    """Return the attributes after a step, with the paths of the observed VNFCs (VMs) and a note with their ids.
-
-    A VNFC is observed if Tacker knows its host or no machine was planned. Otherwise its machine stays a prediction.
+    """Return the attributes after a step, with the paths of the observed VNFCs (VMs) and a note with their ids. A VNFC
+    is observed if Tacker knows its host or no machine was planned. Otherwise its machine stays a prediction.
     """
     attributes = match_vnfcs(planned, instance.vnfcs)
     located_ids = {vnfc.id for vnfc in instance.vnfcs if vnfc.host}

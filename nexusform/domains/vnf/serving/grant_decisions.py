@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain, filterfalse
+from itertools import chain
 from typing import Any, Final
 from uuid import NAMESPACE_URL, uuid5
 
@@ -146,14 +146,13 @@ def _list_requested_vdus(request: Mapping[str, Any], name: str) -> Iterator[tupl
 def _find_planned_grant(
     request: Mapping[str, Any], grants: Sequence[PlannedGrant], records: Sequence[GrantRecord]
 ) -> tuple[PlannedGrant | None, str]:
-    """Return the operation of the plan for a grant request, and "", or None and the reason.
-
-    Both are of the same kind and add and remove as many VMs of each VDU. The plan knows no instance of Tacker: the
-    first grant binds one to a VNF of the plan. An operation is granted once, and again if it repeats a failed one.
+    """Return the planned operation matching a grant request, and "". Return None and the reason if none matches. Both
+    have the same kind, and add and remove as many VMs of each VDU. The plan knows no instance of Tacker: the first
+    grant binds one to a VNF of the plan. An operation is granted once, and again if it repeats a failed one.
     """
     instance_id, operation = request["vnfInstanceId"], request["operation"]
     addresses = {record.instance_id: record.address for record in records}
-    latest = {(record.address, record.number): record for record in records}
+    latest = {(record.address, record.number): record for record in records}  # last grant of each planned operation
     bound_address = addresses.get(instance_id)  # the VNF of earlier operations of this instance
     added = Counter(vdu for _, vdu in _list_requested_vdus(request, "addResources"))
     removed = Counter(vdu for _, vdu in _list_requested_vdus(request, "removeResources"))
@@ -192,9 +191,11 @@ def _format_counts(counts: Mapping[str, int]) -> str:
 
 def _build_grant(request: Mapping[str, Any], grant: PlannedGrant) -> dict[str, Any]:
     """Build the grant: the zones (ZONE:HOST or ZONE of OpenStack), and the zone of each new resource."""
-    names_left = {vdu: list(names) for vdu, names in grant.added.items()}  # each requested VM takes the next one
-    requested = _list_requested_vdus(request, "addResources")
-    zone_by_row = {row_id: grant.zones.get(names_left[vdu].pop(0), "") for row_id, vdu in requested}
+    names_left = {vdu: list(names) for vdu, names in grant.added.items()}
+    zone_by_row: dict[str, str] = {}
+    for row_id, vdu in _list_requested_vdus(request, "addResources"):
+        name = names_left[vdu].pop(0)  # each requested VM takes the next planned name of its VDU
+        zone_by_row[row_id] = grant.zones.get(name, "")
     zones = sorted({*zone_by_row.values()} - {""})
     zone_ids = {zone: f"zone-{number}" for number, zone in enumerate(zones, start=1)}
     grant_id = str(uuid5(NAMESPACE_URL, f"{grant.address}/{request['vnfLcmOpOccId']}"))
@@ -228,10 +229,9 @@ class PlannedOperation(Struct, frozen=True):
 
 
 def list_operations(change: Change, operation: str, request: Mapping[str, Any]) -> Iterator[PlannedOperation]:
-    """Yield the operations of Tacker for a change. `request` and `operation` are those of the change as a whole.
-
-    Tacker instantiates at an instantiation level and scales one aspect at a time. A new VNF with one aspect above its
-    first level yields INSTANTIATE with the VMs of the first level, then SCALE with the other ones.
+    """Yield the operations of Tacker for a change. `request` and `operation` are those of the change as a whole. Tacker
+    instantiates at an instantiation level and scales one aspect at a time. A new VNF with one aspect above its first
+    level yields INSTANTIATE with the VMs of the first level, then SCALE with the other ones.
     """
     added = _group_names_by_vdu(request["addResources"])
     removed = _group_names_by_vdu(request["removeResources"])
@@ -251,9 +251,9 @@ def list_operations(change: Change, operation: str, request: Mapping[str, Any]) 
         # A VNFC of the same name on both sides is healed.
         for vdu, added_names in added.items():
             removed_names = removed.get(vdu, [])
-            healed[vdu] = [*filter(removed_names.__contains__, added_names)]
-            added[vdu] = [*filterfalse(removed_names.__contains__, added_names)]
-            removed[vdu] = [*filterfalse(added_names.__contains__, removed_names)]
+            healed[vdu] = [name for name in added_names if name in removed_names]
+            added[vdu] = [name for name in added_names if name not in removed_names]
+            removed[vdu] = [name for name in removed_names if name not in added_names]
     level_changes = {name: level - levels.get(name, 0) for name, level in compute_target_levels(attributes).items()}
     changed = [aspect for aspect in vnf.aspects if level_changes.get(aspect.name)]
     for aspect in sorted(changed, key=lambda aspect: (level_changes[aspect.name] > 0, aspect.name)):  # scale in first
@@ -288,7 +288,6 @@ def build_zone_ids(change: Change, names: list[str]) -> dict[str, str]:
 
 def build_healed_zones(change: Change, operation: PlannedOperation) -> dict[str, str]:
     """Return the zone ids of healed VNFCs (VMs) by their names in the standard user data: {"VDU1-0": "zone-a:host-3"}.
-
     They are {} for other operations, and for a VNF without the standard user data of Tacker.
     """
     attributes = change.after or {}

@@ -91,9 +91,8 @@ class _GrantRequestHandler(BaseHTTPRequestHandler):
     timeout = 30
 
     def handle_get(self) -> None:
-        """Send the answer to a request for packages: /vnfpkgm/VERSION/onboarded_vnf_packages[/ID[/PART]].
-
-        Without an id, it is the list; without a part, the data of a package. A part is "vnfd" or "package_content".
+        """Send the answer to a request for packages: /vnfpkgm/VERSION/onboarded_vnf_packages[/ID[/PART]]. Without an
+        id, it is the list; without a part, the data of a package. A part is "vnfd" or "package_content".
         """
         if not self._verify_access_token():
             return  # rejected

@@ -264,7 +264,7 @@ def _build_unmet_problem(unmet_rule: UnmetRule, kind: str, severity: Severity) -
 def compute_demand(
     attributes: Mapping[str, Any], context: ResourceContext, _address: Address
 ) -> tuple[VmDemand | None, list[Problem]]:
-    """Return one pool per VDU, in source order; no demand for unknown documents, or with errors among the problems."""
+    """Return a demand with one pool per VDU, and problems. It is None for unknown documents and after an error."""
     if not has_known_documents(attributes):
         return None, []
     vnf = read_documents(attributes).vnf
@@ -285,6 +285,7 @@ def compute_demand(
         is_plane = get_vm_role(vdu.name, block) == CONTROL_PLANE_ROLE
         if is_plane:
             problems += check_even_control_plane(len(vm_numbers), ("vdu", vdu.name))
+        # VMs are re-created if a value of the trigger changes. Without a configured SKU, their size is part of it.
         size_figures = (sku.vcpus, sku.memory_gib, sku.disk_gib) if not block.get("vm_sku_name") else ()
         pools.append(
             PoolDemand(
@@ -337,7 +338,7 @@ def _list_unmet_problems(
 
 
 def list_existing_vms(attributes: Mapping[str, Any]) -> tuple[PlacedVm, ...]:
-    """Return the VMs of the VNFCs on a machine of a prior object; () if its documents are unknown."""
+    """Return the VMs of a prior object: its VNFCs with a known machine; () if its documents are unknown."""
     vnfcs = get_known_blocks(attributes, "vnfcs")
     if not has_known_documents(attributes):
         return ()
@@ -371,10 +372,8 @@ def list_unplaced_vms(attributes: Mapping[str, Any]) -> UnplacedVms:
 def build_computed_attributes(
     attributes: Mapping[str, Any], _surroundings: ResourceContext, placed_vms: Sequence[PlacedVm], unplaced: UnplacedVms
 ) -> dict[str, Any]:
-    """Return the attribute `vnfcs` (VMs by name), and `vnfc_ids` for those kept by Tacker.
-
-    The field `came` of a VNFC is its creating operation; it is absent for instantiation. VNFCs on unknown hosts
-    (`unplaced`) stay as recorded.
+    """Return the attribute `vnfcs` (VMs by name), and `vnfc_ids` for those kept by Tacker. The field `came` of a VNFC
+    is its creating operation; it is absent for instantiation. VNFCs on unknown hosts (`unplaced`) stay as recorded.
     """
     known_ids = get_known_blocks(attributes, "vnfc_ids")  # unknown for a new VNF
     unplaced_vnfcs = {

@@ -53,10 +53,9 @@ def read_package_and_request(attributes: Mapping[str, Any], files: Files) -> tup
 
 
 def _read_instantiate_request(attributes: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
-    """Return the arguments of the block from its instantiate request (ETSI SOL003, JSON), and problems.
-
-    They are flavour_id, instantiation_level and parameters. A configured argument must be equal, or not be set;
-    configured parameters override those of the request. While the request is unknown, so are they.
+    """Return the arguments of the block from its instantiate request (ETSI SOL003, JSON), and problems. They are
+    flavour_id, instantiation_level and parameters. A configured argument must be equal, or not be set; configured
+    parameters override those of the request. While the request is unknown, so are they.
     """
     text = attributes.get(REQUEST)
     if text is None:
@@ -107,9 +106,8 @@ def _build_request_problem(detail: str) -> Problem:
 
 
 def _read_package_arguments(attributes: Mapping[str, Any], files: Files) -> tuple[dict[str, Any], list[Problem]]:
-    """Return the arguments replaced by the package in `csar`: vnfd, base_hot and nested; and problems.
-
-    They are UNKNOWN as long as the path or the flavour is. There are none without a package, or with a problem.
+    """Return the arguments read from the package in `csar` (vnfd, base_hot and nested), and problems. They are UNKNOWN
+    while its path or the flavour is unknown. There are none without a package, or with a problem.
     """
     path, flavour = attributes.get("csar"), attributes.get("flavour_id")
     if path is None:
@@ -126,8 +124,8 @@ def _read_package_arguments(attributes: Mapping[str, Any], files: Files) -> tupl
         package = read_vnf_package(str(path), str(flavour or ""), files)
     except FileProblem as problem:
         return {}, [Problem(("csar",), "unreadable-file", str(problem))]
-    except DiagnosticsError as refused:
-        diagnostic = refused.diagnostics[0]
+    except DiagnosticsError as problem:
+        diagnostic = problem.diagnostics[0]
         return {}, [Problem(("csar",), diagnostic.id, f'"{path}": {diagnostic.detail}')]
     return {"vnfd": package.vnfd, "base_hot": package.base_hot, "nested": dict(package.nested) or None}, []
 
@@ -276,9 +274,8 @@ def _is_sized_by_flavor(vdu: Vdu, block: Mapping[str, Any]) -> bool:
 
 
 def resolve_vdu_size(vdu: Vdu, block: Mapping[str, Any]) -> tuple[int | None, float | None, int]:
-    """Return (vCPUs, GiB of memory, GiB of disk) of a VDU: of its configured block, else of the documents.
-
-    Unknown vCPUs or memory are None. An unknown disk is 0 GiB.
+    """Return (vCPUs, GiB of memory, GiB of disk) of a VDU: of its configured block, else of the documents. Unknown
+    vCPUs or memory are None. An unknown disk is 0 GiB.
     """
     size = vdu.size
     vcpus, memory, disk = map(block.get, ("vcpus", "memory_gib", "disk_gib"))
@@ -339,9 +336,8 @@ def list_block_problems(blocks: Mapping[str, Any]) -> Iterator[Problem]:
 
 
 def list_vdu_problems(vnf: Vnf, blocks: Mapping[str, Any]) -> Iterator[Problem]:
-    """Yield problems for blocks without a VDU in the documents, and for VDUs without a size.
-
-    A VM SKU has a size, and so may the flavor of a VDU; only a plan knows it. An unknown size is not missing.
+    """Yield problems for blocks without a VDU in the documents, and for VDUs without a size. A VM SKU has a size, and
+    so may the flavor of a VDU; only a plan knows it. An unknown size is not missing.
     """
     names = [vdu.name for vdu in vnf.vdus]
     for name in blocks:

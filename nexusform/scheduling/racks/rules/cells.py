@@ -77,7 +77,7 @@ def _describe_fits_shortage(context: ShortageContext) -> str:
 
 
 def _count_fragmented_cells(context: ShortageContext, machines: Iterable[int]) -> Counter[PoolKey]:
-    """Count the cells of `machines` without enough left for the demand, but with smaller VMs only.
+    """Count the cells of `machines` with too little left for the demand, because of smaller VMs only.
     Each cell counts for the pool of its first VM. Sizes compare by the memory in one cell, then by the vCPUs.
     """
     sku = context.demand.sku

@@ -109,7 +109,8 @@ def run_operations(
     tied_machines: dict[PoolId, set[int]] | None = None,
 ) -> dict[Token, Placement | None]:
     """Run the operations on a copy of `base`, in the sample with this number if given. Return the placement of each VM
-    to place, None if it did not fit. `tied_machines` collects the tied machines by pool.
+    to place, None if it did not fit. `split_choice` selects the assumed cells of VMs in unknown cells. `tied_machines`
+    collects the tied machines by pool.
     """
     scheduler = base.copy(sample, split_choice)
     scheduler.tied_machines = tied_machines
@@ -118,7 +119,7 @@ def run_operations(
         if isinstance(operation, PlaceOperation):
             placed_vm = scheduler.try_place(operation.demand)  # its handle and placement, None if no machine fits
             placed[operation.token] = placed_vm[1] if placed_vm is not None else None
-        elif isinstance(operation, OccupyOperation):
+        elif isinstance(operation, OccupyOperation):  # its machine is decided already, perhaps not its cells
             placement = operation.placement
             if operation.uses_rule_cells:
                 placement = replace(placement, cells=scheduler.select_cells(operation.sku, placement.machine))
@@ -138,10 +139,10 @@ def repeat_with_samples(
     on_progress: Callable[[int], None] = lambda _runs: None,
 ) -> SamplingResult:
     """Run the operations of a plan again in `runs` samples (numbers from `first` on), and compare each with the plan.
-
-    A sample breaks ties between machines by another draw, and assumes other cells for VMs in unknown cells. `base` is
-    the scheduler before the first operation, and is not changed. A VM without a place in the plan has no certainty; one
-    without a place in a sample counts as different there. `on_progress` gets the number of finished runs.
+    A sample breaks ties between machines by another random number, and assumes other cells for VMs in unknown cells.
+    `base` is the scheduler before the first operation, and is not changed. A VM without a place in the plan has no
+    certainty. A VM without a place in a sample counts as different there. With `keep_outcomes` the result has the
+    placements of every sample. `on_progress` gets the number of finished runs.
     """
     if runs <= 0:
         return SamplingResult(vms={}, pools=())
@@ -263,7 +264,8 @@ class _SampleMatches:
                 machines.add(placement_in_run.machine)
             else:
                 self._machines[token] += 1
-            self._racks[token] += placement_in_run.rack == placement.rack
+            if placement_in_run.rack == placement.rack:
+                self._racks[token] += 1
         counts_in_run = self._count_per_rack(outcome)
         for pool, counts in self._counts.items():
             pool_counts: Mapping[str, int] = counts_in_run.get(pool, {})

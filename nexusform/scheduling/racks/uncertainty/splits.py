@@ -104,9 +104,8 @@ class CellSplits:
         return _iterate_cell_choices(list(equal_cells.values()), share.cells)
 
     def _sort_equal_cells(self, cells: list[_Cell]) -> tuple[_Cell, ...]:
-        """Sort cells with equal base resources by their free resources.
-
-        Such cells are interchangeable: of the splits that differ in their order, one is left. `cells` is changed.
+        """Sort cells with equal base resources by their free resources. Such cells are interchangeable: of the splits
+        that differ in their order, one is left. `cells` is changed.
         """
         for positions in self._equal_cells:
             sorted_resources = sorted([cells[position] for position in positions])
@@ -135,7 +134,6 @@ class CellSplits:
 
     def assign_cells_in_order(self, order: Sequence[int], *, packed: bool) -> tuple[Cells, ...] | None:
         """Return the cells of each VM if they arrive in this order (positions in `shares`); None if none was found.
-
         Each VM takes the cells with the least free memory if `packed`, else those with the most. If a later VM does not
         fit then, an earlier one takes other cells (backtracking).
         """
@@ -261,7 +259,7 @@ class _SplitSearch:
 
 def compute_bounds(capacity: FreeCapacity, shares: Sequence[Share], share: Share) -> Interval:
     """Return bounds of the number of VMs of one size (`share`) fitting on a machine with too many layouts to count. VMs
-    with `shares` run there in unknown cells; `capacity` is left by the others, its disk by all.
+    with `shares` run there in unknown cells; `capacity` is left by the others, but its disk by all VMs.
 
     The bounds are safe, but not exact. A part is the share of a VM in one cell. For the maximum, VMs in unknown cells
     take from the machine as a whole, not from single cells. For the minimum, each blocks as many parts as it can.
