@@ -96,9 +96,7 @@ class PlacementPhasesResult(Struct, frozen=True):
 
 
 class PlanValidation(Struct, frozen=True):
-    """Validation of an outcome: all diagnostics, the pools without capacity, the separation verdicts, and the
-    unsatisfied rules.
-    """
+    """Diagnostics of an outcome, the pools without capacity, the separation verdicts, and the unsatisfied rules."""
 
     diagnostics: list[Diagnostic]
     unplaced: tuple[placement_fit.PoolShortage, ...] = ()

@@ -24,9 +24,7 @@ class _RuleModule(Protocol):
     """Module of one filter rule: accepted members, and the reason for the others."""
 
     def find_eligible(self, request: PlacementRequest, members: MemberList, masks: BindingMasks, /) -> _Verdict:
-        """Return the members accepted by the rule as a bit mask, or why the whole cycle stops. `masks`: the members
-        with bindings.
-        """
+        """Return the accepted members as bits, or why the whole cycle stops. `masks` are the members with bindings."""
 
     def explain_rejection(
         self, request: PlacementRequest, members: MemberList, masks: BindingMasks, position: int, /

@@ -499,14 +499,15 @@ def _parse_levels(topology: Topology) -> tuple[tuple[InstantiationLevel, ...], s
     origins: dict[str, Origin] = {}
     default = ""
     for _, body in _select_policies(topology, "InstantiationLevels"):
-        default = topology.get_value(body, "properties", "default_level").text or default
+        if declared := topology.get_value(body, "properties", "default_level").text:
+            default, default_node = declared, body.get_node("properties", "default_level")
         for level, part in body.get_node("properties", "levels").list_fields():
             origins[level] = Origin(topology.notes.file, part.line)
             scale_levels[level] = _parse_counts(part.get_node("scale_info"), "scale_level", topology)
-        if default and default not in origins:
-            detail = f'the default level "{default}" is not defined.{suggest_name(default, origins)}'
-            topology.notes.add_warning(body.get_node("properties", "default_level"), IGNORED, detail)
-            default = ""
+    if default and default not in origins:
+        detail = f'the default level "{default}" is not defined.{suggest_name(default, origins)}'
+        topology.notes.add_warning(default_node, IGNORED, detail)
+        default = ""
     names = list(dict.fromkeys([*origins, *numbers]))
     if not default and len(names) == 1:
         default = names[0]
