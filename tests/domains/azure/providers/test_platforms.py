@@ -15,9 +15,9 @@ pytest.importorskip("azure.mgmt.networkcloud")
 from nexusform.cli.main import run_command_line
 from tests.domains.azure.providers.arm_server import ArmServer, Site, add_hardware
 from tests.domains.azure.providers.azure_sites import PROVIDER_BLOCK, CommandRunner
-from tests.kill_points import scale_count
+from tests.kill_points import tries_all
 
-RUNS = scale_count(16)
+RUNS = 6 if tries_all() else 4
 CELLS_PER_MACHINE = 4  # of NC_P22_112_v1
 CLUSTER = """resource "nexus_kubernetes_cluster" "NAME" {
   provider           = azure
