@@ -11,5 +11,5 @@ PUBLIC = {
     "executor": "ApplyResult execute_plan",
     "step_results": "MachineLocations",
     "apply_recorder": "build_opening_records build_start_record ApplyRecorder recover_step_outcomes",
-    "provider_calls": "get_provider_name get_failed_change",
+    "provider_calls": "get_provider_name get_failed_change merge_note",
 }

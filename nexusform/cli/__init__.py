@@ -2,7 +2,9 @@
 
 # Public names of the package, by module.
 PUBLIC = {
-    "report_output": "Answer PlanFileAnswerFlags AnswerFormatFlags write_answer StateComparison COMPARISON_SOURCES",
+    "report_output": (
+        "Answer PlanFileAnswerFlags AnswerFormatFlags is_document write_answer StateComparison COMPARISON_SOURCES"
+    ),
     "apply": "parse_verification",
     "arguments": (
         "declare_choice declare_flag_group declare_number declare_optional_positional declare_optional_choice_flag "

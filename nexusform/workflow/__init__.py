@@ -6,7 +6,7 @@ it; other operations have a module each. Nothing is printed here.
 PUBLIC = {
     "lint_advice": "LintAdvice find_advice",
     "expression_console": "ExpressionConsole is_unfinished open_console",
-    "object_explanation": "explain_object VmExplanation",
+    "object_explanation": "explain_object Explanations VmExplanation",
     "file_formatting": "format_paths FormattingResult STDIN",
     "initialization": "init_directory InitOptions find_missing_files write_first_file",
     "program_checks": "CHECKERS ProgramCheckProblem ProgramCheckOutcome add_program_checks",

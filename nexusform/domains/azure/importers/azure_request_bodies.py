@@ -99,8 +99,9 @@ def _check_pool_hugepages(name: str, before: Mapping[str, Any] | None, after: Ma
     """Yield a problem if Azure cannot provide the hugepages of a pool; `before` is None for a new pool."""
     pages = read_hugepages(after)
     if before is not None:
-        changed = diff_request_bodies(build_new_pool_properties(before), build_new_pool_properties(after))
-        if changed.keys() <= {"count", "upgradeSettings", "agentOptions"}:  # any other change re-creates the pool
+        updatable = ("count", "upgradeSettings")  # any other change re-creates the pool
+        old_body, body = build_pool_properties(before), build_pool_properties(after)
+        if omit_members(old_body, updatable) == omit_members(body, updatable):
             if read_hugepages(before) != pages:
                 yield (
                     f"Azure cannot change the hugepages of the pool {name} after its creation. Undo the change, or add "

@@ -242,7 +242,8 @@ def _build_pool_changes(
             "another name, drain this one and remove it."
         )
     # Skip the deletion of a pool with the new fixed properties: an earlier run re-created it.
-    yield ArmChange(ArmOperation.DELETE, target, skip_if=omit_members(after, _UPDATABLE_FIELDS))
+    skip_if = {**dict.fromkeys(removed_fields), **omit_members(after, _UPDATABLE_FIELDS)}
+    yield ArmChange(ArmOperation.DELETE, target, skip_if=skip_if)
     yield _build_create_change(target, build_new_pool_properties(planned), planned, common_fields)
 
 

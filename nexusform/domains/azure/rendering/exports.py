@@ -71,9 +71,7 @@ def export_az(plan: Plan) -> tuple[str, list[Diagnostic]]:
 
 
 def _check_properties(plan: Plan, objects: PlannedAzureResources) -> Iterator[Diagnostic]:
-    """Yield errors about hugepages that Azure cannot provide, and about resources to re-create with properties absent
-    in the plan: these would be lost.
-    """
+    """Yield errors about hugepages that Azure cannot provide, and about properties lost by a re-creation."""
     for change in plan.changes:
         if change.address.type in ("nexus_kubernetes_cluster", "nexus_agent_pool") and change.after is not None:
             before = change.before if change.action is Action.UPDATE else None

@@ -11,11 +11,12 @@ from tests.domains.azure.providers.azure_sites import NEW, CommandRunner, write_
 ONE_SIZE = "Azure takes hugepages of one size in whole pages: hugepages-1Gi or hugepages-2Mi."
 
 
-def write_pages(amounts: str, sku: str = "NC_P22_112_v1") -> None:
+def write_pages(amounts: str, sku: str = "NC_P22_112_v1", labels: str = "") -> None:
     pool = f"""
   agent_pool "np2" {{
     count       = 2
     vm_sku_name = "{sku}"
+    {f"labels = {labels}" if labels else ""}
     kubelet {{
       extended_resources = {{ {amounts} }}
     }}
@@ -64,10 +65,12 @@ def test_equal_hugepages_are_sent_once(amounts: str, nexusform: CommandRunner, s
     assert len(server.site.bodies) == sent
 
 
-def test_recreated_pool_gets_other_hugepages(nexusform: CommandRunner, server: ArmServer) -> None:
-    write_pages('"hugepages-1Gi" = "8Gi"')
+@pytest.mark.parametrize("change", ["NC_P10_56_v1", "labels"])
+def test_recreated_pool_gets_other_hugepages(change: str, nexusform: CommandRunner, server: ArmServer) -> None:
+    labels = '{ a = "b" }' if change == "labels" else ""
+    write_pages('"hugepages-1Gi" = "8Gi"', labels=labels)
     assert nexusform("apply", "-auto-approve") == 0, nexusform.said
-    write_pages('"hugepages-1Gi" = "16Gi"', "NC_P10_56_v1")
+    write_pages('"hugepages-1Gi" = "16Gi"', sku="NC_P22_112_v1" if labels else change)  # without labels
     assert nexusform("apply", "-auto-approve") == 0, nexusform.said
     assert server.site.bodies[-1]["properties"]["agentOptions"] == {"hugepagesCount": 16, "hugepagesSize": "1G"}
     assert nexusform("plan", "-detailed-exitcode") == 0, nexusform.said
