@@ -337,6 +337,7 @@ def test_hugepages_become_agent_options(work_directory: Path, capsys: pytest.Cap
         assert pool.get("agentOptions") == options
 
 
+@pytest.mark.usefixtures("work_directory")
 @pytest.mark.parametrize("form", ["azapi", "az"])
 def test_hugepages_that_azure_cannot_provide_are_not_exported(form: str, capsys: pytest.CaptureFixture[str]) -> None:
     def declare_pages(amount: str) -> str:
