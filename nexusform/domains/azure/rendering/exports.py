@@ -74,7 +74,7 @@ def _check_properties(plan: Plan, objects: PlannedAzureResources) -> Iterator[Di
     """Yield errors about hugepages that Azure cannot provide, and about properties lost by a re-creation."""
     for change in plan.changes:
         if change.address.type in ("nexus_kubernetes_cluster", "nexus_agent_pool") and change.after is not None:
-            before = change.before if change.action is Action.UPDATE else None
+            before = change.before if change.action in (Action.UPDATE, Action.NO_OP) else None
             for problem in list_hugepages_problems(before, change.after):
                 yield build_error("incomplete-export", problem, address=str(change.address))
     incomplete = [item for item in objects.applied if item.action is ResourceAction.REPLACE and item.unknown_properties]

@@ -349,6 +349,8 @@ def test_hugepages_that_azure_cannot_provide_are_not_exported(form: str, capsys:
     told = " ".join(capsys.readouterr().err.replace("│", " ").split())
     assert "declares 512 MiB of hugepages-1Gi. Azure takes hugepages of one size in whole pages" in told
     assert run_command_line(["apply", "-auto-approve"]) == 0
+    plan_configuration(declare_pages("512Mi"))  # an unchanged object is not exported
+    assert run_command_line(["export", f"-format={form}", "p.nfplan"]) == 0
     plan_configuration(declare_pages("1Gi"))
     assert run_command_line(["export", f"-format={form}", "p.nfplan"]) == 1
     told = " ".join(capsys.readouterr().err.replace("│", " ").split())
