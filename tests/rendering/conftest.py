@@ -6,7 +6,7 @@ NEXUSFORM_REWRITE_GOLDEN=1 rewrites the files.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -81,8 +81,27 @@ def plans() -> SimpleNamespace:
     )
 
 
+class ExamplePlans(Mapping[str, RealPlan]):
+    """Plans by name, each made at its first use."""
+
+    def __init__(self, makers: Mapping[str, Callable[[], RealPlan]]) -> None:
+        self._makers = makers
+        self._plans: dict[str, RealPlan] = {}
+
+    def __getitem__(self, name: str) -> RealPlan:
+        if name not in self._plans:
+            self._plans[name] = self._makers[name]()
+        return self._plans[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._makers)
+
+    def __len__(self) -> int:
+        return len(self._makers)
+
+
 @pytest.fixture(scope="session")
-def examples(tmp_path_factory: pytest.TempPathFactory) -> dict[str, RealPlan]:
+def examples(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, RealPlan]:
     """Plans of all examples with installed domains, and of a site with moved and removed VMs."""
     where = tmp_path_factory.mktemp("examples")
     plans = {
@@ -97,4 +116,5 @@ def examples(tmp_path_factory: pytest.TempPathFactory) -> dict[str, RealPlan]:
         "separation": lambda: plan_directory(copy_example("separation", where), "-var", "apart=true"),
         "nexus-document-from-nothing": lambda: plan_directory(copy_example("nexus-document", where / "from-nothing")),
     }
-    return {name: made() for name, made in plans.items() if NEEDS.get(name, set()) <= set(find_domains())}
+    installed = set(find_domains())
+    return ExamplePlans({name: made for name, made in plans.items() if NEEDS.get(name, set()) <= installed})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import pytest
 
@@ -25,7 +25,7 @@ PLACES = {
 # Each plan has one reviewed file: the terminal text. test_facts.py compares the other screens with its sections. A
 # few plans have a second file for the layout of -details and of the comment.
 @pytest.mark.parametrize("name", of_examples("nexus-document", "end-to-end"))
-def test_text(name: str, examples: dict[str, RealPlan], golden: Callable[[str, str], None]) -> None:
+def test_text(name: str, examples: Mapping[str, RealPlan], golden: Callable[[str, str], None]) -> None:
     real = examples[name]
     options = PlanTextOptions(details=True, width=100, hints=False, registries=REGISTRIES)
     golden(f"examples/{name}.txt", render_plan(real.saved.plan, real.sources, options))
@@ -33,7 +33,7 @@ def test_text(name: str, examples: dict[str, RealPlan], golden: Callable[[str, s
 
 @pytest.mark.parametrize("name", of_examples(*EXAMPLES, "separation", "nexus-document-from-nothing", "repaired"))
 def test_short_text_matches_reviewed_file(
-    name: str, examples: dict[str, RealPlan], golden: Callable[[str, str], None]
+    name: str, examples: Mapping[str, RealPlan], golden: Callable[[str, str], None]
 ) -> None:
     real = examples[name]
     options = PlanTextOptions(saved_path="p.plan", registries=REGISTRIES)
@@ -47,7 +47,7 @@ def test_short_text_matches_reviewed_file(
     "name", of_examples("end-to-end", "nexus-document-from-nothing", "separation", "repaired", "evacuated")
 )
 def test_markdown_matches_reviewed_file(
-    name: str, examples: dict[str, RealPlan], golden: Callable[[str, str], None]
+    name: str, examples: Mapping[str, RealPlan], golden: Callable[[str, str], None]
 ) -> None:
     real = examples[name]
     golden(f"examples/{name}.md", render_markdown(real.saved.plan, real.sources, REGISTRIES))
@@ -55,7 +55,7 @@ def test_markdown_matches_reviewed_file(
 
 @pytest.mark.parametrize("name", of_examples("quickstart", "end-to-end"))
 def test_json_matches_reviewed_file(
-    name: str, examples: dict[str, RealPlan], golden: Callable[[str, str], None]
+    name: str, examples: Mapping[str, RealPlan], golden: Callable[[str, str], None]
 ) -> None:
     real = examples[name]
     document = build_plan_document(real.saved.plan, None, registries=REGISTRIES)
@@ -63,7 +63,7 @@ def test_json_matches_reviewed_file(
 
 
 @pytest.mark.parametrize("name", of_examples(*EXAMPLES))
-def test_tools_can_read_the_counts(name: str, examples: dict[str, RealPlan]) -> None:
+def test_tools_can_read_the_counts(name: str, examples: Mapping[str, RealPlan]) -> None:
     # Text searched by Atlantis and tfcmt in a plan. It must be in both forms.
     plan = examples[name].saved.plan
     text = render_plan(plan, examples[name].sources, PlanTextOptions(registries=REGISTRIES))
@@ -75,7 +75,7 @@ def test_tools_can_read_the_counts(name: str, examples: dict[str, RealPlan]) -> 
 
 
 @pytest.mark.parametrize("name", of_examples(*EXAMPLES))
-def test_json_has_fields_used_by_consumers_of_plans(name: str, examples: dict[str, RealPlan]) -> None:
+def test_json_has_fields_used_by_consumers_of_plans(name: str, examples: Mapping[str, RealPlan]) -> None:
     real = examples[name]
     document = json.loads(encode_document(build_plan_document(real.saved.plan, None, registries=REGISTRIES)))
     assert document["format_version"] == "1.2"

@@ -114,5 +114,5 @@ def test_every_screen_has_all_facts(name: str, plans: SimpleNamespace) -> None:
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_every_screen_of_an_example_has_all_facts(name: str, examples: dict[str, RealPlan]) -> None:
+def test_every_screen_of_an_example_has_all_facts(name: str, examples: Mapping[str, RealPlan]) -> None:
     check_screens(examples[name].saved.plan, examples[name].sources, REGISTRIES)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -59,7 +60,7 @@ def extract_changed_result(lines: list[str]) -> str:
     "name",
     of_examples("quickstart", "nexus-document", "fleet", "end-to-end", "hardware-aware", "evacuated", "repaired"),
 )
-def test_tfcmt_finds_the_verdict_and_the_diff(name: str, examples: dict[str, RealPlan]) -> None:
+def test_tfcmt_finds_the_verdict_and_the_diff(name: str, examples: Mapping[str, RealPlan]) -> None:
     plan = examples[name].saved.plan
     lines = render_for_terraform(plan, examples[name].sources)
     text = "\n".join(lines)
@@ -199,7 +200,7 @@ def check_changes(document: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "name", of_examples("quickstart", "inventory", "nexus-document", "fleet", "end-to-end", "repaired")
 )
-def test_go_unmarshals_a_plan(name: str, examples: dict[str, RealPlan]) -> None:
+def test_go_unmarshals_a_plan(name: str, examples: Mapping[str, RealPlan]) -> None:
     real = examples[name]
     document = json.loads(encode_document(build_plan_document(real.saved.plan, None, registries=REGISTRIES)))
     major, minor = map(int, document["format_version"].split("."))

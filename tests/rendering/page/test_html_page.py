@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from html.parser import HTMLParser
 from types import SimpleNamespace
 from typing import Any
@@ -62,7 +63,7 @@ def render_and_parse(plan: Plan, sources: Any = None) -> tuple[str, OutlineParse
     return text, outline, json.loads(found.group(1))
 
 
-def test_page_is_one_file_without_external_references(examples: dict[str, RealPlan]) -> None:
+def test_page_is_one_file_without_external_references(examples: Mapping[str, RealPlan]) -> None:
     for real in examples.values():
         text, outline, _ = render_and_parse(real.saved.plan, real.sources)
         assert text.startswith("<!DOCTYPE html>\n<html")
@@ -74,7 +75,7 @@ def test_page_is_one_file_without_external_references(examples: dict[str, RealPl
         assert "default-src 'none'" in "".join(v for _, n, v in outline.attributes if n == "content")
 
 
-def test_page_has_its_text_without_scripts(examples: dict[str, RealPlan]) -> None:
+def test_page_has_its_text_without_scripts(examples: Mapping[str, RealPlan]) -> None:
     real = examples["nexus-document"]
     _, outline, _ = render_and_parse(real.saved.plan, real.sources)
     words = "".join(outline.words)
@@ -91,7 +92,7 @@ def test_page_has_its_text_without_scripts(examples: dict[str, RealPlan]) -> Non
         assert expected in words
 
 
-def test_page_data_equals_the_plan(examples: dict[str, RealPlan]) -> None:
+def test_page_data_equals_the_plan(examples: Mapping[str, RealPlan]) -> None:
     real = examples["nexus-document"]
     _, _, data = render_and_parse(real.saved.plan, real.sources)
     (site,) = data["sites"]
@@ -111,12 +112,12 @@ def test_page_data_equals_the_plan(examples: dict[str, RealPlan]) -> None:
 
 
 @pytest.mark.of_domains("azure")
-def test_same_plan_gives_the_same_page(examples: dict[str, RealPlan]) -> None:
+def test_same_plan_gives_the_same_page(examples: Mapping[str, RealPlan]) -> None:
     real = examples["inventory"]
     assert render_and_parse(real.saved.plan, real.sources)[0] == render_and_parse(real.saved.plan, real.sources)[0]
 
 
-def test_user_text_never_becomes_markup(examples: dict[str, RealPlan]) -> None:
+def test_user_text_never_becomes_markup(examples: Mapping[str, RealPlan]) -> None:
     nasty = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
     plan = examples["repaired"].saved.plan
     changes = tuple(
@@ -148,7 +149,7 @@ def test_secrets_are_hidden_as_in_json(plans: SimpleNamespace) -> None:
         assert secret not in text
 
 
-def test_failed_plan_shows_its_error_and_the_current_placement(examples: dict[str, RealPlan]) -> None:
+def test_failed_plan_shows_its_error_and_the_current_placement(examples: Mapping[str, RealPlan]) -> None:
     real = examples["nexus-document"]
     broken = replace(
         real.saved.plan,
@@ -219,7 +220,7 @@ def test_placement_status_explains_unpicked_clusters(plans: SimpleNamespace) -> 
 
 
 @pytest.mark.of_domains("fleet")
-def test_matrix_explains_unpicked_clusters(examples: dict[str, RealPlan]) -> None:
+def test_matrix_explains_unpicked_clusters(examples: Mapping[str, RealPlan]) -> None:
     real = examples["fleet"]
     text, outline, _ = render_and_parse(real.saved.plan, real.sources)
     why = [value for tag, name, value in outline.attributes if tag == "td" and name == "data-tip"]
@@ -239,7 +240,7 @@ def test_large_fleet_is_listed(plans: SimpleNamespace) -> None:
     assert "c2000" not in words
 
 
-def test_uncomputed_certainty_is_in_no_table(examples: dict[str, RealPlan]) -> None:
+def test_uncomputed_certainty_is_in_no_table(examples: Mapping[str, RealPlan]) -> None:
     plan = examples["quickstart"].saved.plan
     assert "exact machines" in render_html(plan, {}, REGISTRIES)
     assert "exact machines" not in render_html(replace(plan, samples=0), {}, REGISTRIES)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -42,7 +42,7 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="module")
-def pages(examples: dict[str, RealPlan], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def pages(examples: Mapping[str, RealPlan], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     where = tmp_path_factory.mktemp("pages")
     found = {}
     for name, real in examples.items():
@@ -101,7 +101,7 @@ def test_names_of_a_wide_fleet_break_only_between_words(browser: Browser, width:
 
 @pytest.mark.of_domains("fleet")
 def test_phone_lists_clusters_below_their_placement_changed_first(
-    browser: Browser, examples: dict[str, RealPlan], tmp_path: Path
+    browser: Browser, examples: Mapping[str, RealPlan], tmp_path: Path
 ) -> None:
     from nexusform.domains.fleet.rendering.fleet_parts import FleetMatrix, MatrixCell, render_placement_grid
 
@@ -259,7 +259,7 @@ def test_failed_plan_shows_current_placement_and_the_misfit(browser: Browser, tm
 
 
 @pytest.mark.of_domains("whatif")
-def test_failure_is_animated_on_the_map(browser: Browser, examples: dict[str, RealPlan], tmp_path: Path) -> None:
+def test_failure_is_animated_on_the_map(browser: Browser, examples: Mapping[str, RealPlan], tmp_path: Path) -> None:
     page = tmp_path / "failure.html"
     nexusform(examples["repaired"].file.parent, "simulate", "failure", "-rack=r1", f"-report=html:{page}")
     open_page(browser, page)
@@ -287,7 +287,7 @@ def test_failure_is_animated_on_the_map(browser: Browser, examples: dict[str, Re
     ],
 )
 def test_answers_look_like_plans_and_fit_a_phone(
-    question: str, browser: Browser, examples: dict[str, RealPlan], tmp_path: Path
+    question: str, browser: Browser, examples: Mapping[str, RealPlan], tmp_path: Path
 ) -> None:
     page = tmp_path / "answer.html"
     code = 2 if question == "advise" else 0
@@ -302,7 +302,7 @@ def test_answers_look_like_plans_and_fit_a_phone(
 
 
 @pytest.mark.of_domains("whatif")
-def test_capacity_is_shown_on_the_map(browser: Browser, examples: dict[str, RealPlan], tmp_path: Path) -> None:
+def test_capacity_is_shown_on_the_map(browser: Browser, examples: Mapping[str, RealPlan], tmp_path: Path) -> None:
     page = tmp_path / "capacity.html"
     nexusform(examples["evacuated"].file.parent, "simulate", "capacity", f"-report=html:{page}")
     open_page(browser, page)
@@ -313,7 +313,7 @@ def test_capacity_is_shown_on_the_map(browser: Browser, examples: dict[str, Real
 
 @pytest.mark.of_domains("whatif")
 def test_runtime_upgrade_is_animated_wave_by_wave(
-    browser: Browser, examples: dict[str, RealPlan], tmp_path: Path
+    browser: Browser, examples: Mapping[str, RealPlan], tmp_path: Path
 ) -> None:
     page = tmp_path / "upgrade.html"
     nexusform(examples["repaired"].file.parent, "simulate", "runtime-upgrade", f"-report=html:{page}")
@@ -333,7 +333,7 @@ def test_runtime_upgrade_is_animated_wave_by_wave(
 
 @pytest.mark.of_domains("whatif")
 def test_kubernetes_upgrade_is_animated_batch_by_batch(
-    browser: Browser, examples: dict[str, RealPlan], tmp_path: Path
+    browser: Browser, examples: Mapping[str, RealPlan], tmp_path: Path
 ) -> None:
     page = tmp_path / "kubernetes.html"
     directory = examples["repaired"].file.parent
@@ -704,7 +704,7 @@ def test_ten_thousand_machines_fit_three_screens_and_three_sheets(browser: Brows
 
 
 def test_page_can_be_redrawn_with_other_data(
-    browser: Browser, pages: dict[str, Path], examples: dict[str, RealPlan]
+    browser: Browser, pages: dict[str, Path], examples: Mapping[str, RealPlan]
 ) -> None:
     open_page(browser, pages["repaired"])
     browser.click("button.vm")

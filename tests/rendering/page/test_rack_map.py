@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 
 import pytest
 
@@ -8,7 +9,7 @@ from nexusform.rendering.page.rack_map import OUTSIDE, ChangeMark, build_rack_ma
 from tests.rendering.real_plans import RealPlan
 
 
-def test_rack_map_of_the_document_site(examples: dict[str, RealPlan]) -> None:
+def test_rack_map_of_the_document_site(examples: Mapping[str, RealPlan]) -> None:
     (site,) = build_rack_maps(examples["nexus-document"].saved.plan)
     assert [rack.name for rack in site.racks] == [f"rack{n}" for n in range(1, 9)]
     assert site.machine_count == 128
@@ -19,7 +20,7 @@ def test_rack_map_of_the_document_site(examples: dict[str, RealPlan]) -> None:
     assert sum(len(m.after) for rack in site.racks for m in rack.machines) == 178
 
 
-def test_machines_list_their_vms(examples: dict[str, RealPlan]) -> None:
+def test_machines_list_their_vms(examples: Mapping[str, RealPlan]) -> None:
     for real in examples.values():
         for site in build_rack_maps(real.saved.plan):
             for machine in (m for rack in site.racks for m in rack.machines):
@@ -29,7 +30,7 @@ def test_machines_list_their_vms(examples: dict[str, RealPlan]) -> None:
                     assert place.machine == machine.facts.name
 
 
-def test_moves_and_removals_are_shown_at_their_machines(examples: dict[str, RealPlan]) -> None:
+def test_moves_and_removals_are_shown_at_their_machines(examples: Mapping[str, RealPlan]) -> None:
     (site,) = build_rack_maps(examples["repaired"].saved.plan)
     by_mark = {vm.mark: vm for vm in site.vms}
     moved, removed = by_mark[ChangeMark.MOVED], by_mark[ChangeMark.REMOVED]
@@ -46,7 +47,7 @@ def test_moves_and_removals_are_shown_at_their_machines(examples: dict[str, Real
 
 
 @pytest.mark.of_domains("azure")
-def test_unmanaged_vms_are_shown(examples: dict[str, RealPlan]) -> None:
+def test_unmanaged_vms_are_shown(examples: Mapping[str, RealPlan]) -> None:
     (site,) = build_rack_maps(examples["inventory"].saved.plan)
     outside = [vm for vm in site.vms if vm.cluster == OUTSIDE]
     assert len(outside) == 9

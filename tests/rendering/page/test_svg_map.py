@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ET
+from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
 
@@ -27,7 +28,7 @@ def list_marked_rects(root: ET.Element, kind: str) -> list[ET.Element]:
     return found[1:]
 
 
-def test_document_site_is_drawn_before_and_after(examples: dict[str, RealPlan]) -> None:
+def test_document_site_is_drawn_before_and_after(examples: Mapping[str, RealPlan]) -> None:
     root = render_and_parse(examples["nexus-document"])
     texts = [t.text or "" for t in root.iter(f"{SVG}text")]
     assert texts.count("Before") == texts.count("After") == 1
@@ -41,7 +42,7 @@ def test_document_site_is_drawn_before_and_after(examples: dict[str, RealPlan]) 
     assert float(root.get("width") or 0) < 1300
 
 
-def test_boxes_have_labels_only_if_they_fit(examples: dict[str, RealPlan]) -> None:
+def test_boxes_have_labels_only_if_they_fit(examples: Mapping[str, RealPlan]) -> None:
     """A letter needs 6 pixels, and the sides 4. A kept VM too narrow for the key of its cluster has no label."""
     fits = []
     for group in render_and_parse(examples["nexus-document"]).iter():
@@ -53,7 +54,7 @@ def test_boxes_have_labels_only_if_they_fit(examples: dict[str, RealPlan]) -> No
     assert all(fits)
 
 
-def test_map_has_descriptions_for_screen_readers(examples: dict[str, RealPlan]) -> None:
+def test_map_has_descriptions_for_screen_readers(examples: Mapping[str, RealPlan]) -> None:
     root = render_and_parse(examples["repaired"])
     assert root.get("role") == "img"
     ids = (root.get("aria-labelledby") or "").split()
@@ -68,19 +69,19 @@ def test_map_has_descriptions_for_screen_readers(examples: dict[str, RealPlan]) 
     assert any("cordoned" in tip for tip in tips)
 
 
-def test_most_common_change_has_no_mark(examples: dict[str, RealPlan]) -> None:
+def test_most_common_change_has_no_mark(examples: Mapping[str, RealPlan]) -> None:
     root = ET.fromstring(render_svg(examples["nexus-document-from-nothing"].saved.plan))
     assert list_marked_rects(root, "placed") == []
     assert "no sign: placed" in "".join(root.itertext())
 
 
-def test_marks_are_drawn_at_origin_and_target_of_a_vm(examples: dict[str, RealPlan]) -> None:
+def test_marks_are_drawn_at_origin_and_target_of_a_vm(examples: Mapping[str, RealPlan]) -> None:
     root = render_and_parse(examples["repaired"])
     assert len(list_marked_rects(root, "moved")) == 2
     assert len(list_marked_rects(root, "removed")) == 1
 
 
-def test_map_has_no_external_references(examples: dict[str, RealPlan]) -> None:
+def test_map_has_no_external_references(examples: Mapping[str, RealPlan]) -> None:
     text = render_svg(examples["nexus-document"].saved.plan)
     links = set(re.findall(r"https?://[^\"' <]+", text))
     assert links == {"http://www.w3.org/2000/svg"}
@@ -88,7 +89,7 @@ def test_map_has_no_external_references(examples: dict[str, RealPlan]) -> None:
     assert text == render_svg(examples["nexus-document"].saved.plan)
 
 
-def test_names_are_escaped(examples: dict[str, RealPlan]) -> None:
+def test_names_are_escaped(examples: Mapping[str, RealPlan]) -> None:
     plan = examples["repaired"].saved.plan
     nasty = '"><script>alert(1)</script>'
     changes = tuple(
@@ -110,7 +111,7 @@ def test_large_site_is_condensed(tmp_path: Path) -> None:
     assert len(text) < 700_000
 
 
-def test_oversized_map_is_drawn_by_rack(examples: dict[str, RealPlan], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_oversized_map_is_drawn_by_rack(examples: Mapping[str, RealPlan], monkeypatch: pytest.MonkeyPatch) -> None:
     whole = render_svg(examples["repaired"].saved.plan)
     monkeypatch.setattr(svg_map, "MAX_BYTES", len(whole) - 1)
     root = render_and_parse(examples["repaired"])
@@ -130,7 +131,7 @@ def test_oversized_map_is_drawn_by_rack(examples: dict[str, RealPlan], monkeypat
 
 
 def test_condensed_map_of_failed_plan_shows_current_placement(
-    examples: dict[str, RealPlan], monkeypatch: pytest.MonkeyPatch
+    examples: Mapping[str, RealPlan], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(svg_map, "MAX_BYTES", 1)
     root = ET.fromstring(render_svg(replace(examples["nexus-document"].saved.plan, errored=True)))
@@ -152,7 +153,7 @@ def test_plan_without_a_site() -> None:
 
 
 @pytest.mark.of_domains("fleet")
-def test_plan_without_a_site_shows_its_fleet(examples: dict[str, RealPlan]) -> None:
+def test_plan_without_a_site_shows_its_fleet(examples: Mapping[str, RealPlan]) -> None:
     root = render_and_parse(examples["fleet"])
     texts = [t.text or "" for t in root.iter(f"{SVG}text")]
     assert "fleet_cluster_resource_placement.most_cpu" in texts
@@ -166,7 +167,7 @@ def test_plan_without_a_site_shows_its_fleet(examples: dict[str, RealPlan]) -> N
 
 @pytest.mark.of_domains("fleet")
 def test_oversized_fleet_lists_changed_placements_first(
-    examples: dict[str, RealPlan], monkeypatch: pytest.MonkeyPatch
+    examples: Mapping[str, RealPlan], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = examples["fleet"].saved.plan
     kept = tuple(
@@ -181,7 +182,7 @@ def test_oversized_fleet_lists_changed_placements_first(
     assert "1 of 3 placements are shown, changed ones first" in text
 
 
-def test_failed_plan_shows_current_placement(examples: dict[str, RealPlan]) -> None:
+def test_failed_plan_shows_current_placement(examples: Mapping[str, RealPlan]) -> None:
     refused = replace(examples["nexus-document"].saved.plan, errored=True)
     root = ET.fromstring(render_svg(refused))
     texts = [t.text or "" for t in root.iter(f"{SVG}text")]

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
+from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -32,7 +33,7 @@ def parse_cases(text: str) -> dict[tuple[str, str], ET.Element]:
     return found
 
 
-def test_lint_rules_pass_or_fail(examples: dict[str, RealPlan]) -> None:
+def test_lint_rules_pass_or_fail(examples: Mapping[str, RealPlan]) -> None:
     found = parse_cases(render_junit(examples["nexus-document"].saved.plan))
     assert found["plan", "planning"].find("*") is None
     assert found["lint", "zones-pinned"].find("failure") is None
@@ -104,7 +105,7 @@ def test_errors_and_separation_rules_are_test_cases() -> None:
     assert broken_rule.text == "machine m1: a-0, b-0; joined by b-0 (new)"
 
 
-def test_lint_of_failed_plan_is_skipped(examples: dict[str, RealPlan]) -> None:
+def test_lint_of_failed_plan_is_skipped(examples: Mapping[str, RealPlan]) -> None:
     """Lint rules check only successful plans, so none passed."""
     plan = examples["nexus-document"].saved.plan
     refused = replace(plan, errored=True, diagnostics=(build_error("insufficient-capacity", "No room."),))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -105,7 +105,7 @@ def test_denying_separation_rule_is_named(plans: SimpleNamespace) -> None:
     assert "- `nexus_separation_rule.core` (machine, deny) holds always" in kept
 
 
-def test_comment_is_narrow(examples: dict[str, RealPlan]) -> None:
+def test_comment_is_narrow(examples: Mapping[str, RealPlan]) -> None:
     for name, real in examples.items():
         shown = render_markdown(real.saved.plan, real.sources, REGISTRIES).split("<details>")[0]
         rows = [line for line in shown.split("\n") if line.startswith("|")]
@@ -114,7 +114,7 @@ def test_comment_is_narrow(examples: dict[str, RealPlan]) -> None:
             assert max(map(len, picture.split("\n"))) <= 38, name
 
 
-def test_visible_part_reports_every_warning_once(examples: dict[str, RealPlan]) -> None:
+def test_visible_part_reports_every_warning_once(examples: Mapping[str, RealPlan]) -> None:
     for real in examples.values():
         shown = render_markdown(real.saved.plan, real.sources, REGISTRIES).split("<details>")[0]
         for finding in real.saved.plan.diagnostics:
@@ -122,7 +122,7 @@ def test_visible_part_reports_every_warning_once(examples: dict[str, RealPlan]) 
             assert finding.summary not in shown
 
 
-def test_certainty_is_either_reported_or_not_computed(examples: dict[str, RealPlan]) -> None:
+def test_certainty_is_either_reported_or_not_computed(examples: Mapping[str, RealPlan]) -> None:
     for real in examples.values():
         shown = render_markdown(real.saved.plan, real.sources, REGISTRIES)
         for line in shown.split("\n"):
@@ -130,13 +130,13 @@ def test_certainty_is_either_reported_or_not_computed(examples: dict[str, RealPl
 
 
 @pytest.mark.of_domains("fleet")
-def test_certainty_covers_only_vms(examples: dict[str, RealPlan]) -> None:
+def test_certainty_covers_only_vms(examples: Mapping[str, RealPlan]) -> None:
     fleet = render_markdown(examples["end-to-end"].saved.plan, {}, REGISTRIES)
     assert "> Confidence:  rack counts exact for 4 of 14 VMs; Azure picks the machines\n" in fleet
     assert ">   Pods: 10 to place, 0 to move, 0 to remove, 0 kept.\n" in fleet
 
 
-def test_moves_are_reported_with_origin_and_target(examples: dict[str, RealPlan]) -> None:
+def test_moves_are_reported_with_origin_and_target(examples: Mapping[str, RealPlan]) -> None:
     real = examples["evacuated"]
     origin = CodeOrigin("https://code.example/o/r/blob/0123", "lab", "0123456789abcdef")
     text = render_markdown(real.saved.plan, real.sources, REGISTRIES, origin=origin)

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -20,7 +20,7 @@ def weighed(diagnostics: Iterable[Diagnostic]) -> list[Finding]:
     return [Finding(each, get_diagnostic_level(each)) for each in diagnostics]
 
 
-def test_finding_points_to_its_line(examples: dict[str, RealPlan]) -> None:
+def test_finding_points_to_its_line(examples: Mapping[str, RealPlan]) -> None:
     document = build_sarif_document(examples["nexus-document"].saved.plan)
     assert document["version"] == "2.1.0"
     assert document["$schema"].endswith("sarif-schema-2.1.0.json")

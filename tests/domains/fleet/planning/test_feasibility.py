@@ -253,7 +253,7 @@ def test_bindings_on_one_site_share_its_capacity(plan: Callable[..., Answer], tm
     (tmp_path / "east.nf.hcl").write_text(EAST)
     _, _, rows = plan(replicas=9, clusters='"east", "west"', machines=3)
     assert {row["site_capacity"] for row in rows} == {"yes"}
-    replicas = next(count for count in range(12, 80, 4) if has_shortage(plan, count))
+    replicas = next(count for count in range(32, 80, 8) if has_shortage(plan, count))
     (tmp_path / "east.nf.hcl").write_text(
         EAST.replace('"fleet_member_cluster" "east"', '"fleet_member_cluster" "idle"')
     )

@@ -13,7 +13,7 @@ from tests.domains.pods.planning.test_pods import HOSTNAME, MACHINE, ZONE, build
 from tests.kill_points import scale_count
 from tests.planning.harness import RACKS, attributes, build_state_after, cluster, is_empty, plan, pool, require_success
 
-FEWER_EXAMPLES = settings(max_examples=scale_count(48), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+FEWER_EXAMPLES = settings(max_examples=scale_count(32), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 class WorkloadSpec(Struct, frozen=True):
