@@ -107,7 +107,6 @@ class PlanRequest(Struct, frozen=True):
     is_applying: bool = False
     new_uuid: Callable[[], str] | None = None
     progress: Progress = lambda _stage, _done, _of: None
-    lint: bool = True
     adjustments: tuple[ArgumentAdjustment, ...] = ()
     first_addresses: tuple[Address, ...] = ()
     imports: Mapping[Address, ImportedObject] = field(default_factory=dict)
@@ -122,6 +121,4 @@ class PlanRequest(Struct, frozen=True):
 
 def build_trial_request(request: PlanRequest) -> PlanRequest:
     """Return the request of a plan to test a remedy: without remedies, findings and explanations."""
-    return replace(
-        request, includes_remedies=False, lint=False, includes_rejections=False, includes_losses=False, explain=()
-    )
+    return replace(request, includes_remedies=False, includes_rejections=False, includes_losses=False, explain=())

@@ -52,7 +52,7 @@ def find_advice(context: CommandContext, plan_path: str = "") -> LintAdvice:
     if stored is None:
         return LintAdvice(diagnostics=tuple(problems), sources=opened.sources)
     # The rules run below on all objects, so planning itself runs none.
-    request = replace(build_base_request(opened.project, stored), samples=0, lint=False)
+    request = replace(build_base_request(opened.project, stored), samples=0)
     result = make_plan(request)
     if result.plan.errored:
         return LintAdvice(diagnostics=_select_diagnostics_if_errors(result.plan.diagnostics), sources=opened.sources)

@@ -164,7 +164,7 @@ class _ExplanationQuery(Struct, frozen=True):
         name in the configuration, and may have another one on the platform: both are accepted.
         """
         current_vms = self._index_current_vms()
-        plain_request = replace(self.request, samples=0, includes_remedies=False, lint=False)
+        plain_request = replace(self.request, samples=0, includes_remedies=False)
         planned = make_plan(plain_request)
         names = self._list_vm_names(planned, current_vms)
         names_by_platform_name = {vm.platform_name or name: name for name, (_, vm, _) in current_vms.items()}
@@ -206,7 +206,7 @@ class _ExplanationQuery(Struct, frozen=True):
     ) -> PlanResult:
         """Plan again, and record explanations of the VM `name` at each of the addresses matching the pattern."""
         explained_vms = tuple((str(address), name) for address in addresses if self.pattern.is_match(address))
-        return make_plan(replace(request, explain=explained_vms, includes_remedies=includes_remedies, lint=False))
+        return make_plan(replace(request, explain=explained_vms, includes_remedies=includes_remedies))
 
     def _index_current_vms(self) -> dict[str, _CurrentVm]:
         """Return (address, VM, note of its object) by name for the VMs in the state at the pattern; later ones win."""

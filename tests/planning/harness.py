@@ -55,7 +55,6 @@ def plan(
     variables: Sequence[str] = (),
     samples: int | None = 0,
     suggested_fixes: bool = False,
-    lint: bool = False,
     directory: str = "",
     files_there: Any = None,
     **options: Any,
@@ -89,7 +88,6 @@ def plan(
             NOW,
             samples=samples,
             includes_remedies=suggested_fixes,
-            lint=lint,
             **options,
         )
         return make_plan(request)

@@ -149,9 +149,7 @@ class PlanExploration:
     def _plan_configuration(self, configuration: Configuration, adjustments: Sequence[ArgumentAdjustment]) -> Plan:
         """Plan a configuration with adjusted arguments on the recorded state, without reading providers."""
         request = self._run.build_request(PlanOptions(refresh=False, samples=0))
-        request = replace(
-            request, configuration=configuration, adjustments=tuple(adjustments), includes_remedies=False, lint=False
-        )
+        request = replace(request, configuration=configuration, adjustments=tuple(adjustments), includes_remedies=False)
         return add_site_capacity(make_plan(request), self.project.registries).plan
 
     def _check_request(self, request: ExplorationRequest) -> None:

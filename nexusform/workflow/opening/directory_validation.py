@@ -88,7 +88,7 @@ def find_planning_problems(
         from nexusform.workflow.opening.linting import lint_configuration
 
         if all(variable.default is not None for variable in configuration.root.variables.values()):  # a plan needs them
-            plain_request = replace(request, samples=0, includes_remedies=False, lint=False)
+            plain_request = replace(request, samples=0, includes_remedies=False)
             problems += lint_configuration(make_plan(plain_request), configuration)
     return problems
 

@@ -290,7 +290,6 @@ class _Reconciler:
             build_base_request(self.run.project, self.run.stored),
             refreshed_objects=refreshed_objects,
             samples=0,
-            lint=False,
             includes_remedies=False,
         )
         plan = make_plan(request).plan

@@ -18,7 +18,6 @@ REPORT_DIFF = "ReportDiff"
 IF_NO_DIFF, NEVER = "IfNoDiff", "Never"
 CLUSTER_SCOPE_ONLY, NAMESPACE_ACCESSIBLE = "ClusterScopeOnly", "NamespaceAccessible"
 DELETE, ABANDON = "Delete", "Abandon"
-MIRROR = "Mirror"
 WITH_RESOURCES = "NamespaceWithResources"
 NAMESPACE_ONLY = "NamespaceOnly"
 WITH_SELECTED = "NamespaceWithResourceSelectors"
@@ -81,8 +80,7 @@ class ApplyStrategy(Struct, frozen=True):
 
 class FleetPlacement(Struct, frozen=True):
     """Configured placement. `namespace` is "" for a cluster resource placement; `policy` None: not set
-    (PickAll). `report_back_to`: destination of mirrored object status ("": none). `accepts_old_names`:
-    kubernetes.azure.com/node-count counts as the current name.
+    (PickAll). `accepts_old_names`: kubernetes.azure.com/node-count counts as the current name.
     """
 
     name: str
@@ -95,7 +93,6 @@ class FleetPlacement(Struct, frozen=True):
     revision_history_limit: int = 10
     status_reporting_scope: str = CLUSTER_SCOPE_ONLY
     propagation_policy: str = DELETE
-    report_back_to: str = ""
     accepts_old_names: bool = True
 
     @property

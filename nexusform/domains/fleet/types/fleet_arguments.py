@@ -10,7 +10,6 @@ from nexusform.domains.fleet.importers.fleet_documents import FleetDocument, rea
 from nexusform.domains.fleet.importers.fleet_records import (
     CLUSTER_SCOPE_ONLY,
     DELETE,
-    MIRROR,
     ROLLING_UPDATE,
     WITH_RESOURCES,
     ApplyStrategy,
@@ -180,7 +179,6 @@ def read_placement(attributes: Values, arguments: Values) -> FleetPlacement:
     other values. Old names of properties are accepted in blocks, and in a lenient manifest.
     """
     strategy = get_mapping(arguments, "strategy")
-    report_back = get_mapping(strategy, "report_back_strategy")
     apply_block = get_mapping(strategy, "apply_strategy")
     texts = {  # absent ones keep the default
         name: str(apply_block[name])
@@ -203,7 +201,6 @@ def read_placement(attributes: Values, arguments: Values) -> FleetPlacement:
         revision_history_limit=int(get_or_default(arguments, "revision_history_limit", 10)),
         status_reporting_scope=get_or_default(arguments, "status_reporting_scope", CLUSTER_SCOPE_ONLY),
         propagation_policy=get_or_default(get_mapping(strategy, "delete_strategy"), "propagation_policy", DELETE),
-        report_back_to=read_text(report_back, "destination") if report_back.get("type") == MIRROR else "",
         accepts_old_names=not isinstance(attributes.get("manifest"), str) or attributes.get("lenient") is True,
     )
 

@@ -110,7 +110,6 @@ def _reconcile_hub_placements(run: Run) -> HubReconciliation:
         build_base_request(run.project, run.stored),
         refreshed_objects=dict(observed_states),
         samples=0,
-        lint=False,
         includes_remedies=False,
     )
     rules = make_plan(request).plan.separation_verdicts

@@ -179,7 +179,9 @@ def parse_pod_spec(metadata: Fields, spec: Fields, owner: PodOwner, priorities: 
         anti_affinity=repulsion,
         preferred_affinity=preferred_attraction,
         preferred_anti_affinity=preferred_repulsion,
-        spread=tuple(_parse_constraint(fields, labels) for fields in spec.list_mappings("topologySpreadConstraints")),
+        spread=tuple(
+            _parse_constraint(fields, labels, owner.kind) for fields in spec.list_mappings("topologySpreadConstraints")
+        ),
         default_spread=owner.spread_selector,
         host_ports=_list_host_ports(spec),
         priority=_resolve_priority(spec, priorities),
@@ -495,8 +497,8 @@ def _merge_match_label_keys(
     return LabelSelector(selector.match_labels, selector.match_expressions + label_requirements)
 
 
-def _parse_constraint(fields: Fields, labels: Mapping[str, str]) -> SpreadConstraint:
-    """Return a topologySpreadConstraint of a pod with these labels."""
+def _parse_constraint(fields: Fields, labels: Mapping[str, str], kind: str) -> SpreadConstraint:
+    """Return a topologySpreadConstraint of a pod with these labels. `kind` is the kind of its controller."""
     topology_key = fields.get_text("topologyKey")
     if not topology_key:
         fields.report("topologyKey", "must not be empty.")
@@ -507,14 +509,16 @@ def _parse_constraint(fields: Fields, labels: Mapping[str, str]) -> SpreadConstr
     if "minDomains" in fields and not is_hard:
         fields.report("minDomains", "can only be used with whenUnsatisfiable: DoNotSchedule.")
     policies = ("Honor", "Ignore")
+    honor_affinity = fields.get_choice("nodeAffinityPolicy", policies, "Honor") == "Honor"
     return SpreadConstraint(
         topology_key=topology_key,
         max_skew=fields.get_integer("maxSkew", 1, minimum=1),
         is_hard=is_hard,
         selector=_merge_match_label_keys(fields, parse_selector(fields, "labelSelector"), labels),
         min_domains=fields.get_integer("minDomains", 1, minimum=1),
-        honor_affinity=fields.get_choice("nodeAffinityPolicy", policies, "Honor") == "Honor",
+        honor_affinity=honor_affinity,
         honor_taints=fields.get_choice("nodeTaintsPolicy", policies, "Ignore") == "Honor",
+        counts_own_node=honor_affinity and kind == "DaemonSet",
     )
 
 

@@ -59,15 +59,13 @@ class ClaimTemplateOrdinals(Struct, frozen=True):
 
 class Storage(Struct, frozen=True):
     """Volumes and classes by name, claims by namespace and name; `default_class` is the default class or "".
-    `reserved_volumes` have a claimRef, by the claim's namespace and name; `referenced_names` are named in
-    claims; `free_volumes` are unreserved, by class. `templates` are the claim templates of StatefulSets, by
-    namespace and name without the ordinal. `has_all_classes`: a StorageClass missing here does not exist. `csi` are
-    limits and free storage of CSI drivers.
+    `reserved_volumes` have a claimRef, by the claim's namespace and name; `free_volumes` are neither reserved nor named
+    in claims, by class. `templates` are the claim templates of StatefulSets, by namespace and name without the ordinal.
+    `has_all_classes`: a StorageClass missing here does not exist. `csi` are limits and free storage of CSI drivers.
     """
 
     volumes: Mapping[str, Manifest] = field(default_factory=dict)
     reserved_volumes: Mapping[tuple[str, str], Manifest] = field(default_factory=dict)
-    referenced_names: frozenset[str] = frozenset()
     free_volumes: Mapping[str, Sequence[Volume]] = field(default_factory=dict)
     classes: Mapping[str, Manifest] = field(default_factory=dict)
     claims: Mapping[tuple[str, str], Manifest] = field(default_factory=dict)
@@ -103,7 +101,7 @@ def collect_storage(
                 metadata = read_silently(manifest, "metadata")
                 if metadata.get_mapping("annotations").get_text(_DEFAULT_CLASS) == "true":
                     default_classes[manifest.name] = metadata.get_text("creationTimestamp")
-    referenced_names = frozenset(read_silently(claim, "spec").get_text("volumeName") for claim in claims.values())
+    referenced_names = {read_silently(claim, "spec").get_text("volumeName") for claim in claims.values()}
     volumes_by_class: dict[str, list[Volume]] = {}  # free ones: neither named in a claim nor with a claimRef
     for name, manifest in volumes.items():
         if name not in referenced_names and not read_silently(manifest, "spec").get_mapping("claimRef").data:
@@ -112,7 +110,6 @@ def collect_storage(
     return Storage(
         volumes=volumes,
         reserved_volumes=_collect_reserved_volumes(volumes, claims, is_complete=is_complete),
-        referenced_names=referenced_names,
         free_volumes=volumes_by_class,
         classes=classes,
         claims=claims,

@@ -282,7 +282,8 @@ class ObservedPodTemplate(Struct, frozen=True):
 
 class SpreadConstraint(Struct, frozen=True):
     """One topologySpreadConstraint, with matchLabelKeys merged into the selector. `is_hard` is DoNotSchedule.
-    `honor_affinity` and `honor_taints` are the two node inclusion policies.
+    `honor_affinity` and `honor_taints` are the two node inclusion policies. `counts_own_node`: the pod's affinity names
+    its node (DaemonSets) and is honored, so only this node counts.
     """
 
     topology_key: str
@@ -292,6 +293,7 @@ class SpreadConstraint(Struct, frozen=True):
     min_domains: int = 1
     honor_affinity: bool = True
     honor_taints: bool = False
+    counts_own_node: bool = False
 
 
 class HostPort(Struct, frozen=True):

@@ -250,7 +250,7 @@ def _is_permanently_skewed(counter: SpreadCounter, node: int) -> bool:
         return True  # the node lacks the topology key
     if counter.counts_itself:
         return False  # its count changes with the pods to place
-    skew = counter.counts[domain] + counter.matches_itself - counter.get_minimum_pod_count()  # with the pod
+    skew = counter.counts[domain] + counter.matches_itself - counter.get_minimum_pod_count(domain)  # with the pod
     return skew > counter.constraint.max_skew
 
 

@@ -74,8 +74,12 @@ class SpreadCounter(DomainCounter):
         self._levels = Counter(self.counts[domain] for domain in self.eligible_domains)
         self._minimum = min(self._levels, default=0)
 
-    def get_minimum_pod_count(self) -> int:
-        """Return the pod count of the emptiest domain; 0 while there are fewer domains than minDomains."""
+    def get_minimum_pod_count(self, domain: int) -> int:
+        """Return the pod count of the emptiest domain; 0 while there are fewer domains than minDomains. If only the
+        pod's own node counts, its domain is the only one.
+        """
+        if self.constraint.counts_own_node:
+            return self.counts[domain] if self.constraint.min_domains <= 1 else 0
         return self._minimum if len(self.eligible_domains) >= self.constraint.min_domains else 0
 
     def add_pod(self, node: int, sign: int = 1) -> None:
@@ -199,8 +203,8 @@ class TopologyCounts:
         topology = self.cache.get_topology(constraint.topology_key)
         domain_by_node, domain_count = topology.domain_by_node, topology.size
         eligible_nodes, eligible_domains = self._find_eligible_nodes(constraint, required_keys)
-        if not constraint.is_hard and constraint.topology_key == HOSTNAME:
-            # For points, each node with the label is a domain of its own, even if several have one value.
+        if _is_counted_per_node(constraint):
+            # Each node with the label is a domain of its own, even if several have one value.
             domain_by_node, domain_count = topology.node_domains, len(topology.node_domains)
         selector = constraint.selector
         matches_itself = int(is_selected(selector, self.group.labels))
@@ -224,8 +228,7 @@ class TopologyCounts:
         is cached: equal constraints of pods with equal node selection and tolerations share it.
         """
         spec, cache = self.group.spec, self.cache
-        # Points over the host name are about each node alone: every node counts, as a domain of its own.
-        is_per_node = not constraint.is_hard and constraint.topology_key == HOSTNAME
+        is_per_node = _is_counted_per_node(constraint)  # then every node counts, as a domain of its own
         affinity = (spec.node_selector, spec.node_terms) if constraint.honor_affinity else None
         tolerations = spec.tolerations if constraint.honor_taints else None
         key = (constraint.topology_key, required_keys, is_per_node, affinity, tolerations)  # all facts read here
@@ -291,6 +294,11 @@ class TopologyCounts:
         """Return the counters changed by a further pod of this spec."""
         own_counters = [counter for counter, _ in self._own_increments]
         return own_counters + self._growing_spread
+
+
+def _is_counted_per_node(constraint: SpreadConstraint) -> bool:
+    """Return whether a constraint counts each node alone: for points over the host name, and for daemons."""
+    return constraint.counts_own_node or (not constraint.is_hard and constraint.topology_key == HOSTNAME)
 
 
 def _is_node_eligible(constraint: SpreadConstraint, spec: PodSpec, node: Node, keys: tuple[str, ...]) -> bool:

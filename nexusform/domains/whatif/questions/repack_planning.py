@@ -71,7 +71,6 @@ class RepackResult(Struct, frozen=True):
     has_no_order: bool = False
     minimum_windows: int = 0
     is_machine_dependent: bool = False
-    blocked_counts: Mapping[Constraint, int] = {}
     searched_orders: int | None = None
     orders_cut_at: int | None = None
     movable_vms: int = 0

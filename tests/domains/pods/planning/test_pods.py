@@ -229,6 +229,35 @@ def test_daemons_and_priorities_come_first_across_manifests() -> None:
     assert sorted(bool(p["node"]) for p in read_current_pods(state).values()) == [False, True]
 
 
+@pytest.mark.parametrize(
+    ("more", "pods_of_group_a"),
+    [
+        ({}, 3),  # only the pod's own node counts
+        ({"minDomains": 2}, 2),  # the own node is one domain of two, so none may have two pods: one has the pod "busy"
+        ({"nodeAffinityPolicy": "Ignore"}, 1),  # group b has one pod, so group a has two with the pod "busy"
+    ],
+)
+def test_spread_constraint_of_daemon_set_counts_only_the_own_node(more: dict[str, Any], pods_of_group_a: int) -> None:
+    """The controller adds an affinity to the node of each pod, and nodeAffinityPolicy Honor counts only such nodes."""
+    constraint = {
+        "maxSkew": 1,
+        "topologyKey": "group",
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchExpressions": [{"key": "app", "operator": "In", "values": ["agent", "busy"]}]},
+        **more,
+    }
+    pools = pool("a", 3, more='labels = { group = "a" }') + pool("b", 1, more='labels = { group = "b" }')
+    busy = build_deployment("busy", 1, spec={"nodeName": "a-a-0"})
+    agent = build_deployment("agent", 0, kind="DaemonSet", spec={"topologySpreadConstraints": [constraint]})
+    second = build_manifest("n", agent).replace('"n" {', '"n" {\n  depends_on = [fleet_hub_manifest.m]', 1)
+    state = build_state(RACKS + cluster("a", pools=pools) + build_manifest("m", busy) + second)
+    nodes = [pod["node"] for pod in read_current_pods(state, "n").values()]
+    assert len(nodes) == 4
+    assert nodes.count(None) == 3 - pods_of_group_a
+    assert "a-b-0" in nodes
+    assert ("a-a-0" in nodes) == ("minDomains" not in more)
+
+
 def test_manifest_can_refer_to_nodes_of_pods_of_another_manifest() -> None:
     place = 'fleet_hub_manifest.m.workloads["default/Deployment/web"]["web-0"].node'
     beside = build_deployment("beside", 1, spec={"nodeSelector": {HOSTNAME: f"${{{place}}}"}})

@@ -18,7 +18,7 @@ def find_rejection(counts: TopologyCounts, node: int) -> str | None:
         domain = counter.domain_by_node[node]
         if domain < 0:
             return MISSING
-        skew = counter.counts[domain] + counter.matches_itself - counter.get_minimum_pod_count()
+        skew = counter.counts[domain] + counter.matches_itself - counter.get_minimum_pod_count(domain)
         if skew > counter.constraint.max_skew:
             return SKEWED
     return None
