@@ -150,6 +150,78 @@ def test_two_pull_requests_are_planned_commented_and_applied(
         assert repository.racks == racks
 
 
+SITES = """defaults {
+  source = "./site"
+
+  backend "http" {
+    address        = "ADDRESS/${site.name}"
+    lock_address   = "ADDRESS/${site.name}/lock"
+    unlock_address = "ADDRESS/${site.name}/lock"
+  }
+}
+
+site "lon1" {
+  inputs = { name = "lon1" }
+  wave   = "canary"
+}
+
+sites {
+  for_each = toset(["par1", "dub1"])
+  name     = each.key
+  inputs   = { name = each.key }
+}
+
+strategy {
+  wave "canary" {}
+
+  wave "rest" {
+    gate = "approve"
+  }
+}
+"""
+MODULE = """variable "name" {
+  type = string
+}
+
+resource "nexus_site" "lab" {
+  name = var.name
+}
+"""
+
+
+@pytest.mark.of_domains("remote_state", "sites")
+@pytest.mark.parametrize("signed", [True, False])
+def test_sites_are_planned_and_each_job_applies_a_wave(
+    signed: bool, repository: GitHubRepository, keys: dict[str, str]
+) -> None:
+    hub, address = repository.hub, repository.settings.partition("=")[2].partition("/lab\n")[0]
+    tree = repository.place / "sites"
+    (tree / "sites" / "site").mkdir(parents=True)
+    (tree / ".git").mkdir()
+    (tree / "sites" / "nexusform.sites.hcl").write_text(SITES.replace("ADDRESS", address))
+    (tree / "sites" / "site" / "main.nf.hcl").write_text(MODULE)
+    inputs = {"sites": "true", "directory": "sites", "allow-remote": address}
+    planned = hub.plan(tree, "head1", {}, **inputs)
+    assert planned.success, planned.log
+    assert "3 sites" in hub.comments[0]
+    hub.merge("head1", "merged1")
+    if signed:
+        signing = {"sign-key": keys["private"], "sites": "true", "directory": "sites"}
+        assert hub.job("sign", None, 1001, "merged1", "push", {}, signing).success
+        inputs["verify-key"] = keys["public"]
+
+    def apply(wave: str) -> JobResult:
+        return hub.job("apply", tree, 1001, "merged1", "push", {}, {**inputs, "wave": wave})
+
+    early = apply("rest")
+    assert not early.success
+    assert "was not applied yet" in early.log
+    for wave, applied in (("canary", {"/lon1"}), ("rest", {"/lon1", "/par1", "/dub1"})):
+        job = apply(wave)
+        assert job.success, job.log
+        assert {path for path, place in repository.store.places.items() if place.document} == applied
+
+
 def test_second_push_is_compared_with_the_first(repository: GitHubRepository) -> None:
     assert repository.plan(repository.tree(1), "aaa1").success
     assert "> Since " not in repository.hub.comments[0]
