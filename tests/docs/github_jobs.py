@@ -307,6 +307,6 @@ class FakeGitHub:
         source, target = Path(given["path"]), artifacts / given["name"]
         if source.is_dir():
             shutil.copytree(source, target, dirs_exist_ok=True)
-        else:
-            target.mkdir(parents=True)
+        elif source.exists():  # otherwise GitHub only warns
+            target.mkdir(parents=True, exist_ok=given.get("overwrite", "").lower() == "true")
             shutil.copy(source, target)

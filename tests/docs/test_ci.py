@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -84,7 +85,7 @@ def test_action_plans(workspace: Path) -> None:
 
 def test_action_applies_the_saved_plan(workspace: Path) -> None:
     assert run_bash(workspace, find_step_script("plan")).returncode == 0
-    (apply,) = [s["run"] for s in ACTION["runs"]["steps"] if "apply -input=false" in s.get("run", "")]
+    apply = find_step_script("apply")
     done = run_bash(workspace, apply)
     assert done.returncode == 0, done.stderr
     assert "Apply complete! Resources: 13 added, 0 changed, 0 destroyed." in done.stdout
@@ -93,14 +94,45 @@ def test_action_applies_the_saved_plan(workspace: Path) -> None:
     assert "Saved plan already applied" in again.stdout
 
 
+SLOW_RACKS = """
+provider "simulated" {
+  fault {
+    address   = "nexus_rack.rack[*]"
+    operation = "create"
+    delay     = "2s"
+  }
+}
+"""
+
+
+def test_action_resumes_a_killed_apply(workspace: Path) -> None:
+    (workspace / "lab" / "provider.nf.hcl").write_text(SLOW_RACKS)
+    assert run_bash(workspace, find_step_script("plan")).returncode == 0
+    apply, resume = find_step_script("apply"), find_step_script("resume")
+    variables = {"DIRECTORY": "lab", "FOLDER": str(workspace / "out"), "NF_CONFINE": str(workspace)}
+    environment = {**os.environ, "PATH": f"{workspace / 'bin'}:{os.environ['PATH']}", **variables}
+    with subprocess.Popen(
+        ["bash", "-c", apply], cwd=workspace, env=environment, stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as job:
+        assert job.stdout is not None
+        assert any(line.startswith("nexus_rack.rack[") for line in job.stdout)
+        os.killpg(job.pid, signal.SIGKILL)
+    repeated = run_bash(workspace, apply)
+    assert (repeated.returncode, "nexusform apply -resume" in repeated.stdout) == (1, True)
+    resumed = run_bash(workspace, resume)
+    assert resumed.returncode == 0, resumed.stdout + resumed.stderr
+    assert "Apply complete!" in resumed.stdout
+    again = run_bash(workspace, resume)
+    assert (again.returncode, "Nothing to resume" in again.stderr) == (1, True)
+
+
 def test_action_applies_only_the_signed_plan(workspace: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     key, public = workspace / "plan.key", workspace / "plan.pub"
     subprocess.run(["openssl", "genpkey", "-algorithm", "ed25519", "-out", key], check=True)
     subprocess.run(["openssl", "pkey", "-in", key, "-pubout", "-out", public], check=True)
     outside = {"FOLDER": str(tmp_path_factory.mktemp("runner"))}  # as with RUNNER_TEMP, outside of the work tree
-    steps = [s["run"] for s in ACTION["runs"]["steps"] if "run" in s]
-    (sign,) = [text for text in steps if " sign -no-color" in text]
-    (apply,) = [text for text in steps if "apply -input=false" in text]
+    sign = find_step_script("sign")
+    apply = find_step_script("apply")
     assert run_bash(workspace, find_step_script("plan"), **outside).returncode == 0
     verify = {**outside, "VERIFY_KEY": public.read_text()}
     refused = run_bash(workspace, apply, **verify)
@@ -168,7 +200,7 @@ def test_scripts_contain_no_expressions() -> None:
 
 def test_recipes_are_confined_and_write_no_data_to_work_tree() -> None:
     steps = [s for s in ACTION["runs"]["steps"] if re.search(r"nexusform -chdir", s.get("run", ""))]
-    assert len(steps) == 3
+    assert len(steps) == 4
     for one in steps:
         assert one["env"]["NF_CONFINE"] == "${{ github.workspace }}"
         assert one["env"]["NF_DATA_DIR"] == "${{ steps.names.outputs.data }}"
@@ -200,7 +232,7 @@ def test_recipes_run_no_code_of_the_work_tree(workspace: Path) -> None:
     gitlab += [GITLAB[job]["script"] for job in ("nexusform-plan", "nexusform-apply")]
     scripts |= dict.fromkeys("\n".join(script) for script in gitlab)
     with_python = {script: place for script, place in scripts.items() if "python3" in script}
-    assert len(with_python) == 7
+    assert len(with_python) == 8
     offline = {"PIP_INDEX_URL": "http://127.0.0.1:9", "PIP_RETRIES": "0", "COMMENT": "nexusform explain x"}
     offline |= {"NEXUSFORM_WHEEL": "a.whl", "NEXUSFORM_SHA256": "0", "WORKTREE": str(workspace)}
     for script, place in with_python.items():
@@ -223,8 +255,9 @@ def test_gitlab_job_removes_planted_files_from_its_folder(workspace: Path) -> No
     assert "planning failed" in (workspace / ".nexusform-plan" / "plan.md").read_text()
 
 
-def test_workflow_uses_inputs_of_the_action() -> None:
-    text = (CI / "github" / "workflow.yml").read_text(encoding="utf-8")
+@pytest.mark.parametrize("workflow", ["workflow.yml", "sites.yml"])
+def test_workflow_uses_inputs_of_the_action(workflow: str) -> None:
+    text = (CI / "github" / workflow).read_text(encoding="utf-8")
     jobs = yaml.safe_load(text)["jobs"]
     for job in jobs.values():
         used = [s for s in job["steps"] if "nexusform" in s["uses"]]

@@ -14,7 +14,7 @@ import pytest
 
 from tests import commands
 from tests.contracts.bad_answers import build_raw_answer, run_bad_server
-from tests.contracts.http_state_server import ServerContent, run_state_server
+from tests.contracts.http_state_server import ServerContent, StoredState, run_state_server
 from tests.docs.github_jobs import TOKEN, FakeGitHub, JobResult
 from tests.docs.hostile_requests import REQUESTS, Files
 from tests.kill_points import select_cases
@@ -148,6 +148,85 @@ def test_two_pull_requests_are_planned_commented_and_applied(
         assert all(job.success for job in jobs), jobs[-1].log
         assert len(jobs) == 1 + signed
         assert repository.racks == racks
+
+
+SITES = """defaults {
+  source = "./site"
+
+  backend "http" {
+    address        = "ADDRESS/${site.name}"
+    lock_address   = "ADDRESS/${site.name}/lock"
+    unlock_address = "ADDRESS/${site.name}/lock"
+  }
+}
+
+site "lon1" {
+  inputs = { name = "lon1" }
+  wave   = "canary"
+}
+
+sites {
+  for_each = toset(["par1", "dub1"])
+  name     = each.key
+  inputs   = { name = each.key }
+}
+
+strategy {
+  wave "canary" {}
+
+  wave "rest" {
+    gate = "approve"
+  }
+}
+"""
+MODULE = """variable "name" {
+  type = string
+}
+
+resource "nexus_site" "lab" {
+  name = var.name
+}
+"""
+
+
+@pytest.mark.of_domains("remote_state", "sites")
+@pytest.mark.parametrize("signed", [True, False])
+def test_sites_are_planned_and_each_job_applies_a_wave(
+    signed: bool, repository: GitHubRepository, keys: dict[str, str]
+) -> None:
+    hub, address = repository.hub, repository.settings.partition("=")[2].partition("/lab\n")[0]
+    tree = repository.place / "sites"
+    (tree / "sites" / "site").mkdir(parents=True)
+    (tree / ".git").mkdir()
+    (tree / "sites" / "nexusform.sites.hcl").write_text(SITES.replace("ADDRESS", address))
+    (tree / "sites" / "site" / "main.nf.hcl").write_text(MODULE)
+    inputs = {"sites": "true", "directory": "sites", "allow-remote": address}
+    planned = hub.plan(tree, "head1", {}, **inputs)
+    assert planned.success, planned.log
+    assert "3 sites" in hub.comments[0]
+    hub.merge("head1", "merged1")
+    if signed:
+        signing = {"sign-key": keys["private"], "sites": "true", "directory": "sites"}
+        assert hub.job("sign", None, 1001, "merged1", "push", {}, signing).success
+        inputs["verify-key"] = keys["public"]
+
+    def apply(wave: str) -> JobResult:
+        return hub.job("apply", tree, 1001, "merged1", "push", {}, {**inputs, "wave": wave})
+
+    early = apply("rest")
+    assert not early.success
+    assert "was not applied yet" in early.log
+    assert apply("canary").success
+    locked = repository.store.places.setdefault("/par1", StoredState())
+    locked.lock = b'{"ID": "1", "Operation": "apply", "Who": "a@b", "Created": "2026-11-21T00:00:00Z"}'
+    failed = apply("rest")
+    assert not failed.success
+    assert "par1" in failed.log
+    assert [path for path, place in repository.store.places.items() if place.document] == ["/lon1"]
+    locked.lock = None
+    repeated = apply("rest")  # "Re-run failed jobs"
+    assert repeated.success, repeated.log
+    assert all(place.document for place in repository.store.places.values())
 
 
 def test_second_push_is_compared_with_the_first(repository: GitHubRepository) -> None:

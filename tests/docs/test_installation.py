@@ -141,7 +141,7 @@ def test_file_with_other_hash_is_not_installed(recipe: str, tmp_path: Path) -> N
     assert "DO NOT MATCH THE HASHES" in done.stderr
 
 
-@pytest.mark.parametrize("name", ["workflow.yml", "terraform.yml", "explain.yml"])
+@pytest.mark.parametrize("name", ["workflow.yml", "sites.yml", "terraform.yml", "explain.yml"])
 def test_workflows_use_the_local_action_with_both_variables(name: str) -> None:
     text = (CI / "github" / name).read_text(encoding="utf-8")
     assert "uses: ./.github/actions/nexusform\n" in text

@@ -122,6 +122,12 @@ SEARCHES = {
     "rollback": "docs/undo-a-change.html",
     "role assignment": "docs/azure-permissions.html",
     "locked state": "docs/locked-state.html",
+    "staged rollout": "docs/how-to/staged-rollout.html",
+    "pending pods": "docs/fidelity-pods.html",
+    "nightly drift check": "docs/undo-a-change.html#nightly-drift-check",
+    "apply was killed": "docs/locked-state.html#an-apply-was-interrupted-or-killed",
+    "many sites in CI": "docs/many-sites.html",
+    "PickFixed": "docs/how-to/staged-rollout.html#rules",
 }
 # The search box is in a separate shadow tree.
 SEARCH_BOX = "const tree = [...document.querySelectorAll('*')].find((node) => node.shadowRoot).shadowRoot;"

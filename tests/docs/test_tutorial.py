@@ -14,7 +14,10 @@ from tests.docs.documented_domains import of_documented_domains
 
 TUTORIAL = Path(__file__).parents[2] / "docs" / "tutorial.md"
 IMPORT_PAGE = TUTORIAL.with_name("import-a-site.md")
-HOW_TO = sorted(TUTORIAL.parent.glob("how-to/*.md"))
+GUIDES = sorted(
+    [TUTORIAL.with_name(f"{name}.md") for name in ("undo-a-change", "why-is-my-vm-there")]
+    + [*TUTORIAL.parent.glob("how-to/*.md")]
+)
 BROWNFIELD = Path(__file__).parents[2] / "examples" / "brownfield"
 FENCE = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -25,9 +28,9 @@ def test_tutorial_works_as_documented(tmp_path: Path) -> None:
 
 
 @of_documented_domains
-@pytest.mark.parametrize("page", HOW_TO, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.stem)
 def test_guide_works_as_documented(page: Path, tmp_path: Path) -> None:
-    assert _follow_page(page, tmp_path) >= 2
+    assert _follow_page(page, tmp_path) >= 1
 
 
 def _follow_page(page: Path, directory: Path) -> int:

@@ -20,7 +20,7 @@ ACTION = {
     for step in yaml.safe_load((CI / "github" / "action.yml").read_text(encoding="utf-8"))["runs"]["steps"]
     if "run" in step
 }
-GITHUB_APPLY = next(script for script in ACTION.values() if "apply -input=false" in script)
+GITHUB_APPLY = next(script for script in ACTION.values() if "reviewed.plan.progress" in script)
 GITLAB = list(yaml.safe_load_all((CI / "gitlab.yml").read_text(encoding="utf-8")))[1]
 
 CONFIGURATION = """nexusform {{

@@ -80,12 +80,14 @@ class WaveFixture:
         sites = [PlannedSite(wave, SiteResult(name, SiteStatus.PLANNED, digest="x")) for name, wave in names.items()]
         self.sites, self.waves = sites, (one, Wave("two"))
         self.said: list[str] = []
-        self.approval = True
+        self.approval, self.can_ask = True, True
         self.is_stopping: Callable[[], bool] = lambda: False
 
     def go(self) -> WaveStop | None:
         plan = FleetPlan(tuple(self.sites), self.waves, "", "", digest="d")
-        watching = ApplyObserver(self.said.append, lambda _: None, lambda *_: self.approval, self.is_stopping)
+        watching = ApplyObserver(
+            self.said.append, lambda _: None, lambda *_: self.approval, self.is_stopping, self.can_ask
+        )
         progress = read_wave_progress(str(self.path / "f"), "d")
         self.applying = FleetApply(plan, FleetContext("", "", ""), self.engine, progress, self.clock, watching)
         return apply_waves(self.applying, self.waves)
@@ -195,6 +197,21 @@ def test_soak_is_not_repeated_after_resume(tmp_path: Path) -> None:
     fixture.engine.answers = {}
     assert fixture.go() is None
     assert fixture.clock.read_time() - began == timedelta(hours=1)
+
+
+@pytest.mark.parametrize("can_ask", [True, False])
+def test_wave_without_possible_approval_stops_without_soak(can_ask: bool, tmp_path: Path) -> None:
+    """A CI job must not wait an hour to report that an approval is missing. In a terminal the soak comes first."""
+    fixture = WaveFixture(tmp_path, Wave("one", soak=3600))
+    fixture.waves = (fixture.waves[0], Wave("two", needs_approval=True))
+    fixture.approval, fixture.can_ask, began = False, can_ask, fixture.clock.time
+    stop = fixture.go()
+    assert stop is not None
+    assert stop.id == "wave-waits-for-approval"
+    assert fixture.clock.time - began == timedelta(hours=can_ask)
+    fixture.approval = True
+    assert fixture.go() is None
+    assert fixture.clock.time - began >= timedelta(hours=1)
 
 
 def test_interrupted_soak_is_resumable(tmp_path: Path) -> None:

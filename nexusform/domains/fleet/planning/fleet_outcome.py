@@ -32,6 +32,7 @@ from nexusform.domains.fleet.scheduling.bindings import (
     Binding,
     BindingState,
     Condition,
+    PlacementType,
     index_by_cluster,
     split_clusters,
 )
@@ -340,10 +341,12 @@ def _warn_unscheduled_placement(placement: PlacementPlan, iterations: PlacementI
     status = placement.scheduling.status
     if status is None or status.is_fulfilled:  # None: no cycle ran in this plan
         return
-    reasons = [f"  - {decision.cluster}: {decision.reason}" for decision in status.unselected_decisions]
-    message = status.condition.message
-    text = "\n".join([f"{message[:1].upper()}{message[1:]}.", *reasons])
-    yield _build_warning(placement, "unfulfilled-placement", text)
+    decisions, message = status.unselected_decisions, status.condition.message
+    reasons = [f"{decision.cluster}: {decision.reason}" for decision in decisions]
+    text = "\n  - ".join([f"{message[:1].upper()}{message[1:]}.", *reasons])
+    is_fixed = placement.spec.configuration.placement_type is PlacementType.PICK_FIXED
+    summary = format_first_items([decision.reason for decision in decisions], 2, "; ") if is_fixed else ""
+    yield _build_warning(placement, "unfulfilled-placement", text, summary=summary)
 
 
 def _warn_old_property_name(placement: PlacementPlan, iterations: PlacementIterations) -> Iterator[Diagnostic]:
@@ -358,11 +361,8 @@ def _warn_old_property_name(placement: PlacementPlan, iterations: PlacementItera
         at_line, path = f"manifest:{line_numbers[0]}: ", ("manifest",)
     consequence = "No cluster has that property. Use the new name, or set lenient = true to accept the old one."
     if placement.spec.configuration.accepts_old_names:
-        consequence = (
-            "It is read as the new name, because no cluster has the old property. A real hub finds no such property."
-        )
-    subject = "kubernetes.azure.com/node-count is the old name of kubernetes-fleet.io/node-count."
-    text = f"{at_line}{subject} {consequence}"
+        consequence = "It is read as the new name: no cluster has the old property. A real hub has no such property."
+    text = f"{at_line}kubernetes.azure.com/node-count is the old name of kubernetes-fleet.io/node-count. {consequence}"
     summary = "kubernetes.azure.com/node-count is now kubernetes-fleet.io/node-count"
     yield _build_warning(placement, "older-property-name", text, path, summary=summary)
 
@@ -395,20 +395,19 @@ def _warn_shared_machines(placement: PlacementPlan, members: Mapping[str, FleetM
             continue  # not picked, or its nodes are not known
         for node in member.cluster.nodes:
             clusters_on.setdefault((member.cluster.site_id, node.machine), set()).add(binding.cluster)
-    shared_machines = {machine: clusters for machine, clusters in clusters_on.items() if len(clusters) > 1}
-    if not shared_machines:
+    machines = {machine: clusters for machine, clusters in clusters_on.items() if len(clusters) > 1}
+    if not machines:
         return
     # Of equal counts, the last site and machine by name.
-    (site, machine), clusters = max(sorted(shared_machines.items(), reverse=True), key=lambda item: len(item[1]))
+    (site, machine), clusters = max(sorted(machines.items(), reverse=True), key=lambda item: len(item[1]))
     cluster_names = ", ".join(sorted(clusters))
     text = (
-        f"Machines with nodes of more than one picked cluster: {len(shared_machines)}. The loss "
+        f"Machines with nodes of more than one picked cluster: {len(machines)}. The loss "
         f"of machine {machine} (site {site}) affects nodes of {cluster_names} at once. Keep the "
         "clusters in different racks (availability_zones). A nexus_separation_rule rejects plans "
         "that mix them."
     )
-    other_machines = format_count(len(shared_machines) - 1, "other machine")
-    more = f"; the same applies to {other_machines}" if len(shared_machines) > 1 else ""
+    more = f"; the same applies to {format_count(len(machines) - 1, 'other machine')}" if len(machines) > 1 else ""
     summary = f"losing machine {machine} affects nodes of {cluster_names} at once{more}"
     yield _build_warning(placement, "placement-members-share-machines", text, summary=summary)
 

@@ -214,16 +214,16 @@ def _build_observer(
             reason_text = f": {result.reason}" if result.reason else ""
             print_message(f"  {result.site}: {result.status.value}{reason_text}")
 
+    can_ask = is_input_allowed(arguments.input) and not arguments.as_json and sys.stdin.isatty()
+
     def approve_wave(wave: Wave, count: int) -> bool:
         """Approve the wave named by -wave; ask the user about others, if a terminal allows it."""
-        if arguments.wave == wave.name:
-            return True
-        if not is_input_allowed(arguments.input) or arguments.as_json or not sys.stdin.isatty():  # no one to ask
-            return False
+        if arguments.wave == wave.name or not can_ask:
+            return arguments.wave == wave.name
         question = f'Do you want to apply the wave "{wave.name}" ({format_count(count, "site")})?'
         return screen.prompt_user(question, "  Only 'yes' will be accepted to approve.") == "yes"
 
-    return ApplyObserver(print_message, print_result, approve_wave, is_stopping)
+    return ApplyObserver(print_message, print_result, approve_wave, is_stopping, can_ask)
 
 
 def _build_plan_with_results(job: _ApplyJob, fleet_apply: FleetApply) -> FleetPlan:

@@ -58,6 +58,7 @@ class ApplyObserver(Struct, frozen=True):
     on_result: Callable[[SiteResult], None]
     approve_wave: Callable[[Wave, int], bool]
     is_stopping: Callable[[], bool]
+    can_ask: bool  # whether a user can answer a request for approval
 
 
 class FleetApply(Struct):
@@ -81,15 +82,14 @@ class FleetApply(Struct):
 
 def apply_waves(fleet_apply: FleetApply, waves: Sequence[Wave]) -> WaveStop | None:
     """Apply `waves` in order; return the stop, None if all are finished. Raises FileProblem, TaskEngineError."""
+    gate = [_wait_for_soak, _stop_without_approval]
+    if not fleet_apply.observer.can_ask:
+        gate.reverse()  # report a missing approval at once
     for wave in waves:
         if fleet_apply.progress.is_finished(wave.name):
             continue  # in an earlier run
-        stop = (
-            _check_rejected_sites(fleet_apply, wave)
-            or _wait_for_soak(fleet_apply, wave)
-            or _stop_without_approval(fleet_apply, wave)
-            or _apply_wave(fleet_apply, wave)
-        )
+        steps = (_check_rejected_sites, *gate, _apply_wave)
+        stop = next(filter(None, (step(fleet_apply, wave) for step in steps)), None)
         if stop is not None:
             fleet_apply.record_event(ProgressEventKind.STOPPED, wave.name, stop.reason)
             return stop

@@ -170,3 +170,11 @@ def test_fleet_without_members_is_reported() -> None:
     assert told.detail.startswith("No fleet_member_cluster is declared, so p is placed on no cluster.")
     with_one = require_success(plan(build_hub() + build_member("a") + build_placement(build_pick_n(2))))
     assert "no-member-cluster" not in {each.id for each in with_one.diagnostics}
+
+
+def test_warning_names_clusters_that_do_not_exist() -> None:
+    """The short form of a plan has no room for all rejected clusters, but a misspelt name must be visible."""
+    policy = 'placement_type = "PickFixed"\ncluster_names = ["a", "bb"]'
+    result = require_success(plan(build_fleet(a="", b="") + build_placement(policy)))
+    (warning,) = [each for each in result.diagnostics if each.id == "unfulfilled-placement"]
+    assert warning.brief == 'p: Specified cluster "bb" is not found'
