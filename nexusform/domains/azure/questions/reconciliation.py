@@ -383,7 +383,7 @@ def _build_placement(location: AzVmLocation) -> Placement:
 
 class CapturedSite(Struct, frozen=True):
     """Contents of one site in an export. `closed`: unschedulable compute machines with the reason. `skus`:
-    machine SKU ids with their catalogue hardware ("" = own size, or unknown) and number of machines.
+    machine SKU ids with their catalogue hardware (None = own size, or unknown) and number of machines.
     `unplaced`: names of VMs and nodes without a machine.
     """
 
@@ -394,7 +394,7 @@ class CapturedSite(Struct, frozen=True):
     clusters: int
     vms: int
     closed: tuple[tuple[str, str], ...]
-    skus: tuple[tuple[str, str, int], ...]
+    skus: tuple[tuple[str | None, str | None, int], ...]
     unplaced: tuple[str, ...]
     exported_at: str | None
     is_age_certain: bool
@@ -416,7 +416,7 @@ def summarize_site(site: AzSite) -> CapturedSite:
         clusters=len(inventory.clusters),
         vms=node_count + len(inventory.virtual_machines),
         closed=tuple((name, reason) for name, reason in rejections if reason),
-        skus=tuple((sku_id, sku, count) for (sku_id, sku), count in sorted(skus.items())),
+        skus=tuple((sku_id or None, sku or None, count) for (sku_id, sku), count in sorted(skus.items())),
         unplaced=tuple(vm.name for vm in _list_vms(inventory) if vm.placement is None),
         exported_at=inventory.exported_at,
         is_age_certain=inventory.is_age_certain,

@@ -29,7 +29,7 @@ from nexusform.providers.simulated import apply_answer
 from nexusform.resources.address import AddressPattern, parse_address
 from nexusform.values.typed_value import DYNAMIC_UNKNOWN, NULL, Value
 
-LookupResult = tuple[Value, int, list[Diagnostic]]
+LookupResult = tuple[Value, int, Sequence[Diagnostic]]
 Overrides = tuple[tuple[AddressPattern, Mapping[str, Any]], ...]
 
 
