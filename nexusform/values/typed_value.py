@@ -512,9 +512,7 @@ _COMBINING: Final = frozenset("<>=")
 
 
 def build_prefix(prefix: str) -> Refinement:
-    """Build the refinement of a text with a known prefix. Its last character is omitted if it may combine with the
-    next one (`e` with an accent).
-    """
+    """Build the refinement of a text with a known prefix, without a last character that may combine with the next."""
     last = prefix[-1:]
     is_final = last.isascii() and not last.isalpha() and last not in _COMBINING
     return Refinement(not_null=True, prefix=prefix if is_final else prefix[:-1])

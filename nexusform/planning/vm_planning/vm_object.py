@@ -291,9 +291,7 @@ class VmSituation(Struct, frozen=True):
     unplaced: UnplacedVms = field(default_factory=dict)
 
     def choose_trigger(self, names: Iterable[str | None], own_trigger: str) -> str:
-        """Return why a VM with these names is re-created, "" if it is not: -replace names it, or a trigger of all VMs,
-        or else its own.
-        """
+        """Return why a VM is re-created: -replace names it, or else a trigger of all VMs, or its own. "": it is not."""
         return self.common_trigger or own_trigger if self.healed_names.isdisjoint(names) else HEAL
 
 

@@ -90,9 +90,7 @@ def plan_vms(
 
 
 def _expose_invalid_instances(block: ResourceBlock, first: Evaluation, second: Evaluation) -> None:
-    """Let expressions of the second pass read only the invalid instances of a block, as unknown. The valid ones are
-    added again during this pass.
-    """
+    """Let expressions of the second pass read the invalid instances as unknown. It adds the valid ones again."""
     for module in second.list_module_instances(block.address.module):
         block_key = build_resource_key(block.address, module.path)
         first_view = first.resources[block_key]

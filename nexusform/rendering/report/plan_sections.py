@@ -176,9 +176,7 @@ def build_all_capacity_section(view: PlanReportData) -> Section:
 
 
 def build_upgrade_section(view: PlanReportData) -> Section:
-    """Build a table per upgraded cluster with a row per pool. Clusters with re-created pools have one, too: the title
-    says if all are upgrades.
-    """
+    """Build a table per upgraded or re-created cluster with a row per pool. The title says if all are upgrades."""
     from nexusform.rendering.report.upgrade_sentences import describe_upgrade_course, format_upgrade_heading
 
     heads = ("pool", "SKU", "nodes", "batches", "down at a time", "minimum up")
@@ -235,9 +233,7 @@ def build_check_section(view: PlanReportData) -> Section:
 
 
 def build_rollout_section(view: PlanReportData) -> Section:
-    """Build a table per rollout with a row per step, in plan order. The times are the earliest, as the duration of
-    updates is not included.
-    """
+    """Build a table per rollout with a row per step. The times are the earliest: updates themselves take no time."""
     if not view.plan.rollouts:
         return NO_SECTION  # otherwise the note alone would be content
     tables = []

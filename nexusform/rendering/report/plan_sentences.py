@@ -212,9 +212,7 @@ _UNFINISHED: Final = (
 
 
 def describe_inventory(plan: Plan) -> str:
-    """Return the age of the oldest inventory: `8 h old`, or `of unknown age` if a time cannot be read. Return ""
-    without an inventory.
-    """
+    """Return the age of the oldest inventory: `8 h old`, or `of unknown age`; "" without an inventory."""
     if not plan.inventories:
         return ""
     ages = [_compute_age(read.exported_at, plan.timestamp) for read in plan.inventories]

@@ -20,7 +20,7 @@ _BRACES: Final = re.compile(r"\\.|\[[^\]]*\]|[{},]", re.DOTALL)  # and escapes a
 # A character of a class, perhaps after a backslash; a range of such characters, `a-z` or just `a`; parts of a segment.
 _CLASS_CHARACTER: Final = r"(?:\\.|[^\\\]-])"
 _RANGE: Final = re.compile(rf"({_CLASS_CHARACTER})(?:-({_CLASS_CHARACTER}))?", re.DOTALL)
-_TOKEN: Final = re.compile(rf"\[(?P<caret>\^?+)(?P<ranges>(?:{_RANGE.pattern})++)\]|\\.|.", re.DOTALL)
+_TOKEN: Final = re.compile(rf"\[(?P<caret>\^?+)(?P<ranges>(?:{_RANGE.pattern})+)\]|\\.|.", re.DOTALL)
 
 _Matches: TypeAlias = Callable[[str], bool]
 # A literal name, a predicate for names, or None for any directories.

@@ -71,11 +71,11 @@ def _limit_by_thread(seconds: int, failure: DiagnosticsError) -> Iterator[None]:
     try:
         yield
     finally:
-        watch.end()
+        watch.stop()
 
 
 class _PlanningWatch:
-    """Watch of the planning thread by another thread, which runs `run`. The planning thread calls `end`. Python raises
+    """Watch of the planning thread by another thread, which runs `run`. The planning thread calls `stop`. Python raises
     an exception of another thread late: at the next step of the thread, perhaps only after its planning.
     """
 
@@ -99,8 +99,8 @@ class _PlanningWatch:
                 self._was_raised = True
                 _raise_in_thread(self._planning_thread, self._exception)
 
-    def end(self) -> None:
-        """End the watch. An exception that was raised too late does not leave this function."""
+    def stop(self) -> None:
+        """Stop the watch. An exception that was raised too late does not leave this function."""
         while not self._has_ended:
             with suppress(self._exception):
                 self._has_ended = True

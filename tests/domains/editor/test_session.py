@@ -204,6 +204,7 @@ def test_names_and_values_are_completed(drive: Drive) -> None:
     drive(story)
 
 
+@pytest.mark.of_domains("fleet")
 def test_reference_by_name_is_completed_with_the_name(drive: Drive) -> None:
     async def story(session: Session) -> None:
         session.open("main.nf.hcl")

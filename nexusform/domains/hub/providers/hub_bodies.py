@@ -318,9 +318,7 @@ def _remove_hub_defaults(schema: BlockSchema, values: dict[str, Any]) -> None:
 
 
 def _has_defaults_only(block: NestedBlock, value: Any) -> bool:
-    """Return True if a block is absent or contains only values that the hub fills in. A repeated block with items has
-    values of the user.
-    """
+    """Return True if a block is absent or has only values that a hub fills in: no items of a repeated block."""
     if value in (None, []):
         return True  # absent
     if block.nesting is Nesting.LIST:

@@ -142,9 +142,7 @@ class _WorkloadReader(Struct):
     findings: list[Problem] = field(default_factory=list)
 
     def parse_workload(self, applied: Manifest, controller: _WorkloadKind) -> Workload:
-        """Return the workload of an applied manifest, with live fields of other managers and changes by admission.
-        Report invalid fields.
-        """
+        """Return the workload of an applied manifest after admission, with live fields; report invalid fields."""
         manifest, has_unknown_fields = self._merge_live_fields(applied)
         root = Fields(manifest, self.findings, manifest.body)
         spec = root.get_mapping("spec")

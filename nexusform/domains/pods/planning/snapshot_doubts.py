@@ -184,9 +184,7 @@ def _get_scaled_workload(scaler: Manifest) -> str:
 
 
 def _list_admission_hooks(manifests: Iterable[Manifest]) -> list[Manifest]:
-    """Return the webhooks and admission policies, without validating policies that reject nothing. These have no
-    binding with the action Deny.
-    """
+    """Return the webhooks and admission policies, except validating policies without a binding to deny."""
     hooks = [item for item in manifests if item.kind in _HOOK_KINDS]
     denying_policies = {
         get_value_at_path(item.body, "spec", "policyName")

@@ -494,9 +494,7 @@ def _list_scaling_aspects(topology: Topology, deltas: Mapping[str, Mapping[str, 
 
 
 def _parse_levels(topology: Topology) -> tuple[tuple[InstantiationLevel, ...], str]:
-    """Return the instantiation levels, and the name of the default one. It is the declared one or the only level;
-    otherwise it is "".
-    """
+    """Return the instantiation levels, and the default one: the declared or the only level, else ""."""
     numbers: dict[str, dict[str, int]] = {}  # by level: number of VMs by VDU
     for name, body in _select_policies(topology, "VduInstantiationLevels"):
         targets = _collect_policy_targets(name, body, topology)

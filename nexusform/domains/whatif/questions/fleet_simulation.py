@@ -501,9 +501,7 @@ def _compute_policy_drift(placement: PlacementPlan, member_list: MemberList) -> 
 
 
 def _build_state(placement: PlacementPlan, bindings: Iterable[Binding]) -> ScheduledPlacement:
-    """Build the state of a placement after its scheduling. Its clusters are those of `bindings`, without unscheduled
-    ones: these are in removal.
-    """
+    """Build the state of a placement after its scheduling, without unscheduled bindings: these are in removal."""
     scheduled = [binding for binding in bindings if binding.state is not BindingState.UNSCHEDULED]
     cluster_names = sorted(binding.cluster for binding in scheduled)
     configuration = placement.spec.configuration
