@@ -280,9 +280,7 @@ def _find_impossible_layouts(vms: Iterable[_StateVm], machines: Mapping[_Machine
         scheduler = RackScheduler([machines[key]])
         for number, state_vm in enumerate(machine_vms):
             if state_vm.sku is not None:
-                name = VmName(
-                    "existing", "existing", pool="", number=number
-                )  # any name: the layouts do not depend on it
+                name = VmName("existing", "existing", pool="", number=number)  # any name, different for each VM
                 scheduler.add_existing(name, state_vm.sku, state_vm.vm.placement)
         if scheduler.list_overfull_machines():  # it has tried every layout
             yield key

@@ -112,9 +112,7 @@ def build_change_comments(change: Change) -> tuple[str, ...]:
 
 
 def _format_reason(change: Change) -> str:
-    """Return the reason of the action in brackets. Return "" if the action needs none, or if the headline has it
-    already, as for forgotten objects.
-    """
+    """Return the reason of the action in brackets; "" if there is none, or the headline has it already."""
     if change.deposed:
         return "(left over from a partially-failed replacement of this instance)"
     if change.action is Action.FORGET:

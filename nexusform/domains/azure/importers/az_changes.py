@@ -266,12 +266,9 @@ class _ChangedSite:
         if exists:
             decisive_paths += _RECREATION_FIELDS[change.kind]  # a re-created object is placed again
         for path, reason in change.unknown.items():
-            property_path = path
-            if path[:1] == ("properties",):
-                property_path = path[1:]
+            property_path = path[1:] if path[:1] == ("properties",) else path
             # The unknown value may be a part of a decisive one, or contain it.
-            is_decisive = any(_is_prefix_of_other(property_path, decisive) for decisive in decisive_paths)
-            if is_decisive:
+            if any(_is_prefix_of_other(property_path, decisive) for decisive in decisive_paths):
                 self._report(change, "unknown-in-plan", f"{reason}, so placement cannot be predicted.", path)
         properties = change.body.get("properties")
         if not isinstance(properties, Mapping | None):

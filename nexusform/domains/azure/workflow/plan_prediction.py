@@ -323,22 +323,10 @@ def _build_project(
 
 def _render_configuration_files(comparison: _SiteComparison, inventory: str) -> list[SourceFile]:
     """Render existing objects as one file (`inventory`), and each new one as a file under its name in the other tool.
-    `depends_on` keeps the execution order: changed VMs first, then each new object and changed cluster after the one
-    before.
+    `depends_on` keeps the execution order.
     """
     types = build_registries().resource_types
-    changing = [  # existing objects with other values or references after the changes
-        address
-        for address, item in comparison.before.items()
-        if address not in comparison.tool_names and comparison.after.get(address, item) != item
-    ]
-    clusters = {address for address in changing if address.type == CLUSTER}
-    predecessors = [address for address in changing if address not in clusters]  # first the changed VMs
-    dependencies: dict[Address, list[Address]] = {}
-    for address in comparison.order:
-        if address in comparison.tool_names or address in clusters:  # a new object, or a changed cluster
-            dependencies[address] = predecessors
-            predecessors = [address]
+    dependencies = _compute_dependencies(comparison)
     existing_blocks: list[str] = []
     new_files: dict[Address, SourceFile] = {}
     for address, item in comparison.after.items():
@@ -352,6 +340,25 @@ def _render_configuration_files(comparison: _SiteComparison, inventory: str) -> 
         else:
             existing_blocks.append(text)
     return [SourceFile(inventory, "\n".join(existing_blocks)), *new_files.values()]
+
+
+def _compute_dependencies(comparison: _SiteComparison) -> dict[Address, list[Address]]:
+    """Return the dependencies of new objects and changed clusters: each depends on the one before. The first depends on
+    the changed VMs.
+    """
+    changing = [  # existing objects with other values or references after the changes
+        address
+        for address, item in comparison.before.items()
+        if address not in comparison.tool_names and comparison.after.get(address, item) != item
+    ]
+    clusters = {address for address in changing if address.type == CLUSTER}
+    predecessors = [address for address in changing if address not in clusters]
+    dependencies: dict[Address, list[Address]] = {}
+    for address in comparison.order:
+        if address in comparison.tool_names or address in clusters:
+            dependencies[address] = predecessors
+            predecessors = [address]
+    return dependencies
 
 
 def plan_predicted_changes(run: Run, options: PlanOptions, prediction: PlanPredictionInput) -> Plan:

@@ -249,9 +249,7 @@ def read_observed_hub(request: PlanRequest, evaluation: Evaluation) -> ObservedH
 
 
 def find_several_hubs(request: PlanRequest, evaluation: Evaluation) -> list[Diagnostic]:
-    """Return an error if data sources and providers reach several hubs, since a plan knows one fleet; [] otherwise.
-    Hubs are compared by their URL.
-    """
+    """Return an error if the configuration reaches several hubs (by URL), since a plan knows one fleet."""
     urls: dict[str, str] = {}  # by reader: a data block, or a provider
     for block, attributes in list_read_blocks(PlanningKind.HUB_EXPORT, request, evaluation):
         if attributes.get("read_at"):  # a live hub

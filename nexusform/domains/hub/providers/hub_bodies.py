@@ -298,9 +298,7 @@ _HUB_DEFAULTS: Final = {
     "status_reporting_scope": "ClusterScopeOnly",
     "scope": "Cluster",
 }
-_REPORT_BACK_DEFAULT: Final = (
-    "Disabled"  # type of a report_back_strategy filled in by a hub; nothing else has this value
-)
+_REPORT_BACK_DEFAULT: Final = "Disabled"  # type of a report_back_strategy filled in by a hub
 
 
 def _remove_hub_defaults(schema: BlockSchema, values: dict[str, Any]) -> None:
@@ -324,6 +322,7 @@ def _has_defaults_only(block: NestedBlock, value: Any) -> bool:
     if block.nesting is Nesting.LIST:
         return False
     for name, attribute in block.schema.attributes.items():
+        # "Disabled" is a value of one argument only, which has no default of its own.
         if value.get(name) not in (None, attribute.default, _REPORT_BACK_DEFAULT):
             return False
     return all(_has_defaults_only(nested, value.get(name)) for name, nested in block.schema.blocks.items())
