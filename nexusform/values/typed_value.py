@@ -462,9 +462,7 @@ def get_refinement(value: Value) -> Refinement:
 
 
 def build_set(elements: Iterable[Value], element_type: Type) -> Value:
-    """Build a set: sorted, without duplicates, with the marks of its elements. Elements not wholly known are kept
-    separate, because each may be any value.
-    """
+    """Build a sorted set without duplicates, with the marks of its elements. Partly unknown ones stay separate."""
     known_elements: dict[Any, Value] = {}
     unknown_elements: list[Value] = []
     marks = NO_MARKS

@@ -204,19 +204,10 @@ def _build_predicted_project(
     return PlanPredictionInput(project, replaces, len(changes), tuple(problems), export_times)
 
 
-def _compare_sites(
-    current_sites: Sequence[AzSite],
-    changed_sites: Sequence[AzSite],
-    changed_items: ResourcesAfterChanges,
-    scheduler: SchedulerSettings,
-) -> _SiteComparison:
-    """Compare the objects of the sites before and after the changes of another tool's plan.
-
-    After the changes, clusters and VMs are those of `changed_sites`, and objects of other types stay. New objects have
-    the names of the other tool; new pools come from `changed_items`.
-    """
-    before = {(item.type, item.id): _convert_for_simulation(item, scheduler) for item in _list_objects(current_sites)}
-    changed = {(item.type, item.id): item for item in _list_objects(changed_sites)}
+def _select_existing_objects(
+    before: Mapping[Reference, ImportedSiteObject], changed: Mapping[Reference, ImportedSiteObject]
+) -> dict[Reference, ImportedSiteObject]:
+    """Return the remaining objects of `before`, clusters and VMs as in `changed`. VM SKUs used only there are added."""
     after: dict[Reference, ImportedSiteObject] = {}
     for reference, item in before.items():
         if item.type not in _CHANGING_TYPES:
@@ -224,8 +215,23 @@ def _compare_sites(
         elif reference in changed:
             after[reference] = changed[reference]
     for reference, item in changed.items():
-        if reference not in after and item.type == "nexus_vm_sku":  # used only after the changes
+        if reference not in after and item.type == "nexus_vm_sku":
             after[reference] = item
+    return after
+
+
+def _compare_sites(
+    current_sites: Sequence[AzSite],
+    changed_sites: Sequence[AzSite],
+    changed_items: ResourcesAfterChanges,
+    scheduler: SchedulerSettings,
+) -> _SiteComparison:
+    """Compare the objects of the sites before and after the changes of another tool's plan. New objects have the names
+    of the other tool; new pools come from `changed_items`.
+    """
+    before = {(item.type, item.id): _convert_for_simulation(item, scheduler) for item in _list_objects(current_sites)}
+    changed = {(item.type, item.id): item for item in _list_objects(changed_sites)}
+    after = _select_existing_objects(before, changed)
     by_arm_id = _index_references_by_arm_id(changed_sites)  # type and id of each object, by lower-case ARM id
     # Names of new objects in the other tool, by type and id.
     new_names = {by_arm_id[key]: name for key, name in changed_items.addresses.items() if key in by_arm_id}

@@ -138,24 +138,24 @@ def _plan_rejoining_members(
         return iterations
     if not has_new_replacement:  # other placements processed the earlier re-creations
         placements = [placement for placement in placements if placement.address in unnotified]
-
     for name in rejoining:
         members[name].planned = None  # left, until restored below
     iterations = _plan_until_stable(placements, members, pods, previous_members, iterations, has_edits=True)
-
-    # The bindings to the former members are gone, even those kept by a blocked rollout.
     for placement in placements:
-        clusters = collect_clusters(placement.spec.prior_bindings)
-        placement.rejoining_members = frozenset(clusters.intersection(rejoining))
-        placement.bindings = tuple(binding for binding in placement.bindings if binding.cluster not in rejoining)
-        left_triggers = dict.fromkeys(placement.rejoining_members, Trigger.CLUSTER_LEFT)
-        scheduling = placement.scheduling
-        placement.scheduling = replace(scheduling, release_triggers={**scheduling.release_triggers, **left_triggers})
+        _release_members(placement, rejoining.keys())
     update_pod_predictions(placements, members, pods, iterations)
-
     for name, member in rejoining.items():
         members[name].planned = member
     return iterations
+
+
+def _release_members(placement: PlacementPlan, rejoining: AbstractSet[str]) -> None:
+    """Remove the bindings of a placement to members that left, even those kept by a blocked rollout."""
+    placement.rejoining_members = frozenset(collect_clusters(placement.spec.prior_bindings) & rejoining)
+    placement.bindings = tuple(binding for binding in placement.bindings if binding.cluster not in rejoining)
+    left_triggers = dict.fromkeys(placement.rejoining_members, Trigger.CLUSTER_LEFT)
+    scheduling = placement.scheduling
+    placement.scheduling = replace(scheduling, release_triggers={**scheduling.release_triggers, **left_triggers})
 
 
 def plan_after_staged_runs(
