@@ -64,9 +64,7 @@ def check(facts: LintInput) -> list[Diagnostic]:
 def _check_cluster_order(
     new_groups: Sequence[CreationGroup], pools: Sequence[LintPool], site: LintSite, *, includes_costless: bool
 ) -> list[Diagnostic]:
-    """Return a finding for every cluster created before larger ones. If a better order gains nothing, return none
-    unless `includes_costless`.
-    """
+    """Return a finding for each cluster created before larger ones, if it costs capacity or `includes_costless`."""
     findings: list[Diagnostic] = []
     gain = None  # measured once, for the order of all clusters
     for position, group in enumerate(new_groups):

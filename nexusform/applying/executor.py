@@ -432,8 +432,11 @@ class _PlanExecution:
         return self._clock.read_time().timestamp()
 
     def _compute_report_interval(self) -> float:
-        """Return the interval of progress reports: longer with more running steps."""
-        return PROGRESS_SECONDS * max(len(self._timings) / max(self._options.parallelism, 1), 1.0)
+        """Return the seconds between two progress reports of a running step. Idle steps and quick steps started in
+        advance may exceed the parallelism. Each step then reports less often.
+        """
+        running_steps = len(self._timings)
+        return PROGRESS_SECONDS * max(running_steps / max(self._options.parallelism, 1), 1.0)
 
     def _build_step_event(self, step: Step, outcome: StepOutcome | None = None, error: str = "") -> StepEvent:
         """Build the event of a step at this moment; without an outcome it is running."""

@@ -155,9 +155,7 @@ class LocalBackend:
         return LocalBackend(str(self._base), str(self._workspaces), name, self._confinement, self._maximum_size)
 
     def delete_workspace(self, name: str) -> None:
-        """Remove the files of a workspace and its directory. The directory is renamed first, so that the
-        workspace is deleted completely or not at all.
-        """
+        """Remove a workspace. Its directory is renamed first, so that it is deleted completely or not at all."""
         check_deletable(name, self.list_workspaces())
         path = Path(self._resolve_confined_path(self._build_workspace_state_path(name)))
         directory = path.parent

@@ -20,9 +20,7 @@ _NO_SOURCES: Final[Mapping[str, SourceFile]] = {}
 
 
 class Screen:
-    """Output for users: warnings and results to stdout, errors to stderr. `is_aside`: all of it to stderr, because
-    stdout is for a document.
-    """
+    """Output for users: results to stdout, errors to stderr. `is_aside`: all to stderr, as stdout is for a document."""
 
     def __init__(self, *, no_color: bool = False, is_aside: bool = False) -> None:
         self._is_aside = is_aside  # texts go to stderr, because stdout is for a document

@@ -80,9 +80,7 @@ class ParsedFile(Struct, frozen=True):
 
 
 class ModuleFiles(Struct, frozen=True):
-    """Files of one directory, by name. `directory` is the path displayed to the user; `identity` is equal for two
-    spellings of one directory.
-    """
+    """Files of one directory, by name. `directory` is displayed; `identity` is equal for two spellings of it."""
 
     directory: str
     identity: str

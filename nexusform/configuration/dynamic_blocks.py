@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -58,7 +58,7 @@ class IteratorScope:
         self._name = name
         self._item = build_object({"key": key, "value": value})
 
-    def lookup(self, traversal: Traversal) -> tuple[Value, int, list[Diagnostic]]:
+    def lookup(self, traversal: Traversal) -> tuple[Value, int, Sequence[Diagnostic]]:
         """Return the iterator, or the value of the outer scope."""
         if traversal.root.name == self._name:
             return self._item, 0, []  # no step (key or value) is applied yet

@@ -33,9 +33,7 @@ DEFAULT: Final = "default"
 
 
 class VariableValueSource(Struct, frozen=True):
-    """Origin of a value: "default", "-var", "environment variable NF_VAR_x" or a file's name. `span` is the span of its
-    text if there is one.
-    """
+    """Origin of a value: "default", "-var", "environment variable NF_VAR_x" or a file, and its span if any."""
 
     text: str
     span: Span | None = None

@@ -54,9 +54,7 @@ _CLASSES: Final[Mapping[FieldKind, tuple[type, ...]]] = {
 
 
 class RuleViolation(Struct, frozen=True):
-    """Violation of a rule by an object: at a key of it ("" = all of it). `correction` is the id of the correction for
-    lenient readers.
-    """
+    """Violation of a rule by an object, at a key ("" = all of it). `correction`: its id for lenient readers."""
 
     key: str
     detail: str

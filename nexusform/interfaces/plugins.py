@@ -83,9 +83,7 @@ class VmHandlers(Struct, frozen=True):
 
 
 class RemoteStateQuery(Struct, frozen=True):
-    """Query for a state: the kind of its backend, that backend's settings, and the workspace. `reader` is the name of
-    the requesting data block.
-    """
+    """Query for a state: the kind of its backend with settings, the workspace, and the requesting data block."""
 
     reader: str
     backend: str
@@ -98,9 +96,7 @@ StateReader: TypeAlias = Callable[[RemoteStateQuery], tuple[State | None, list[P
 
 
 class ServerQuery(Struct, frozen=True):
-    """Query of a data source to a server: `reader` is the function to run it (`package.module:function`),
-    `arguments` are those of the block.
-    """
+    """Query of a data source to a server. `reader` is the function to run it (`package.module:function`)."""
 
     reader: str
     arguments: Mapping[str, Any]
@@ -448,9 +444,7 @@ class PermissionedProvider(Protocol):
     """Provider with operator permissions for a run."""
 
     def set_permissions(self, is_url_allowed: Callable[[str], bool], *, take_ownership: bool) -> None:
-        """Set the check of URLs that may receive the credentials of a configuration, and the permission to
-        overwrite fields of other managers.
-        """
+        """Set which URLs may receive the credentials, and whether fields of other managers may be overwritten."""
 
 
 @runtime_checkable
@@ -470,9 +464,7 @@ class StateUser(Protocol):
 
 
 class PluginRegistries(Struct, frozen=True):
-    """Tables of plug-ins, passed in by the workflow: names to plug-ins. A table may load its values on access, so look
-    up only what you need.
-    """
+    """Tables of plug-ins by name. A table may load its values on access, so look up only what you need."""
 
     resource_types: Mapping[str, ResourceType] = field(default_factory=dict)
     data_sources: Mapping[str, ResourceType] = field(default_factory=dict)

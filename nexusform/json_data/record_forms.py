@@ -134,17 +134,16 @@ _build_full_form: Final = cache(RecordForm)  # with all fields, one per class of
 
 
 def build_row_form(names: str) -> Part:
-    """Build the conversion of rows to objects with the keys `names`, as in "id count?". An empty count is then null."""
-    columns = [(name.rstrip("?"), name.endswith("?")) for name in names.split()]
-    return partial(_convert_row, columns)
+    """Return a function that converts a tuple to an object with the keys `names`, separated by spaces.
 
+    Example: `build_row_form("site count")(("a", 2))` is `{"site": "a", "count": 2}`.
+    """
+    keys = names.split()
 
-def _convert_row(columns: list[tuple[str, bool]], values: tuple[Any, ...]) -> dict[str, Any]:
-    """Convert a row to an object; `columns` are the names of its items, and whether an empty one is null."""
-    document: dict[str, Any] = {}
-    for (name, is_null_when_empty), value in zip(columns, values, strict=True):
-        document[name] = _convert_value_by_class(value) if value or not is_null_when_empty else None
-    return document
+    def convert_row(row: tuple[Any, ...]) -> dict[str, Any]:
+        return {key: _convert_value_by_class(value) for key, value in zip(keys, row, strict=True)}
+
+    return convert_row
 
 
 def round_to_six_places(figure: float) -> float:

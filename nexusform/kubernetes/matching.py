@@ -30,9 +30,7 @@ MAX_SUBDOMAIN_LENGTH = 253
 
 
 class Requirement(Struct, frozen=True):
-    """Expression over labels. Label selectors support In, NotIn, Exists and DoesNotExist; node selectors also
-    Gt and Lt (one whole number).
-    """
+    """Expression over labels: In, NotIn, Exists or DoesNotExist; for nodes also Gt and Lt (one whole number)."""
 
     key: str
     operator: str

@@ -249,9 +249,7 @@ def _compute_power_of_ten(exponent: int) -> float:
 
 
 def _add_quantities(left: Quantity, right: Quantity, sign: int) -> Quantity:
-    """Add two quantities (sign 1) or subtract the right one (sign -1). As in Kubernetes, the result has the format of
-    the left quantity, unless it is 0.
-    """
+    """Add two quantities, or subtract the right one (sign -1). The left format counts, unless the left is 0."""
     quantity_format = right.format if left.nano == 0 else left.format
     scale = min(left.scale, right.scale)  # the finer one
     left_amount = left.unscaled * int(10 ** (left.scale - scale))

@@ -85,33 +85,36 @@ class CollectionParser:
     def parse_object(self) -> syntax.Expression:
         """Parse an object `{ k = v }`, its items separated by newlines or commas, or `{for k, v in c : k => v}`."""
         stream = self.stream
-        outer, stream.skip_newlines = stream.skip_newlines, True
+        outer_setting = stream.skip_newlines  # restored after the object
+        stream.skip_newlines = True
         try:
             opening = stream.read_token()
-            index_after_opening = stream.index
             if stream.is_next_word("for"):
-                parts = self._parse_for_expression(opening)
-                closing = stream.require_token("}", _INVALID_FOR, _EXTRA_AFTER_FOR, since=opening)
-                span = self.stream.build_span(opening, closing)
-                if parts.key is None:
-                    detail = "Key expression is required when building an object."
-                    self.stream.add_problem(_INVALID_FOR, detail, parts.value.span, span)
-                return syntax.ForObject(
-                    parts.key_name,
-                    parts.value_name,
-                    parts.collection,
-                    key=parts.key or parts.value,  # without a key, in place of the reported error
-                    value=parts.value,
-                    group=parts.ellipsis is not None,
-                    condition=parts.condition,
-                    span=span,
-                )
-            stream.index = index_after_opening  # back before newlines skipped by `is_next_word`: they count here
-            stream.skip_newlines = False
+                return self._parse_object_for(opening)
+            stream.skip_newlines = False  # a newline separates two items
             items, closing = self._parse_object_items(opening)
         finally:
-            stream.skip_newlines = outer
+            stream.skip_newlines = outer_setting
         return syntax.ObjectCons(tuple(items), stream.build_span(opening, closing))
+
+    def _parse_object_for(self, opening: int) -> syntax.ForObject:
+        """Parse the rest of `{for k, v in c : k => v}`, from `for` to the closing brace."""
+        parts = self._parse_for_expression(opening)
+        closing = self.stream.require_token("}", _INVALID_FOR, _EXTRA_AFTER_FOR, since=opening)
+        span = self.stream.build_span(opening, closing)
+        if parts.key is None:
+            detail = "Key expression is required when building an object."
+            self.stream.add_problem(_INVALID_FOR, detail, parts.value.span, span)
+        return syntax.ForObject(
+            parts.key_name,
+            parts.value_name,
+            parts.collection,
+            key=parts.key or parts.value,  # a missing key is an error, reported above; the node needs one
+            value=parts.value,
+            group=parts.ellipsis is not None,
+            condition=parts.condition,
+            span=span,
+        )
 
     def _parse_object_items(self, opening: int) -> tuple[list[tuple[syntax.ObjectKey, syntax.Expression]], int]:
         """Parse the items of an object. Return them, and the index of the closing brace."""

@@ -78,7 +78,7 @@ class Scope(Protocol):
     def functions(self) -> Mapping[str, Any]:
         """Functions of the scope by name, as `Function` objects of functions/function.py."""
 
-    def lookup(self, traversal: Traversal) -> tuple[Value, int, list[Diagnostic]]:
+    def lookup(self, traversal: Traversal) -> tuple[Value, int, Sequence[Diagnostic]]:
         """Return the value of a reference, the number of steps applied to it after the root name, and the problems.
         The caller applies the other steps: a scope may return a whole object, such as an iterator, with 0 steps.
         """

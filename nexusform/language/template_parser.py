@@ -133,9 +133,7 @@ class TemplateParser:
                 raise self._report_unterminated(closing, first, index)
 
     def _report_unterminated(self, closing: str, first: int, index: int) -> MalformedSyntaxError:
-        """Report the token `index` in place of the closing mark of the string or heredoc from the token `first` on.
-        Return the exception to raise.
-        """
+        """Report a string or heredoc from token `first` on, unclosed at token `index`; return the exception."""
         detail = "No closing marker was found for the string."
         if closing == scanner.CLOSE_HEREDOC:
             marker = self.stream.tokens.get_text(first).lstrip("<-").strip()

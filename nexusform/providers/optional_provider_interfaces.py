@@ -31,12 +31,10 @@ class WorkloadListingProvider(Protocol):
 
 
 class IdentityComparison(Struct, frozen=True):
-    """Comparison of the recorded identity of a system with the observed one. `is_known`: they were compared.
-    `difference` names both if they differ, `accepted_by` are the values accepting the observed one, and
-    `obstacle` is why they cannot be compared.
+    """Comparison of the recorded identity of a system with the observed one. `difference` names both if they differ,
+    `accepted_by` are the values accepting the observed one, and `obstacle` is why they cannot be compared.
     """
 
-    is_known: bool = False
     difference: str = ""
     accepted_by: tuple[str, ...] = ()
     obstacle: str = ""
@@ -82,8 +80,8 @@ class FixedIdentity:
             known = str(recorded.get(name) or "")
             if value and known not in ("", value):
                 difference = f"{name} is {known} in the state, and {value} here"
-                return IdentityComparison(is_known=True, difference=difference, accepted_by=(value,))
-        return IdentityComparison(is_known=True)
+                return IdentityComparison(difference, accepted_by=(value,))
+        return IdentityComparison()
 
     def describe_identity(self, _identity: Mapping[str, Any]) -> str:
         """Return no title; reports name the objects."""

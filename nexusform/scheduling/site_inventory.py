@@ -2,7 +2,7 @@
 scheduler per site. A machine is identified by (site, name), whichever resource describes it.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Any, Final
 
 from msgspec import Struct, field
@@ -117,32 +117,36 @@ def merge_site_machines(
     the first counts.
     """
     racks_of_site = {rack.id: rack for rack in racks if rack.site_id == site_id}
+    described_slots, conflicts = _index_described_slots(site_id, racks_of_site, machines)
     # Each machine with its source: its own resource (an address) or its rack (an id).
     by_name: dict[str, tuple[Machine, str]] = {}
-    conflicts: list[MachineConflict] = []
-    described_slots: dict[tuple[str, int], tuple[Machine, str]] = {}  # by rack id and slot: machine, address
-    for address, machine_entry in sorted(machines.items()):
-        rack = racks_of_site.get(machine_entry.rack_id)
-        if rack is None:
-            continue  # its rack is not on this site
-        slot = (rack.id, machine_entry.machine.slot)
-        if slot in described_slots:
-            _, first_address = described_slots[slot]
-            name = machine_entry.machine.name
-            conflicts.append(MachineConflict(site_id, name, first_address, address, attribute="slot"))
-            continue
-        described_slots[slot] = (machine_entry.machine, address)
     for rack in sorted(racks_of_site.values(), key=lambda r: r.name):
-        rack_machines = [
-            (machine, rack.id) for machine in rack.machines if (rack.id, machine.slot) not in described_slots
-        ]
-        separate_machines = [entry for (rack_id, _), entry in described_slots.items() if rack_id == rack.id]
-        for machine, source in rack_machines + separate_machines:
+        slots_of_rack = described_slots.get(rack.id, {})
+        rack_machines = [(machine, rack.id) for machine in rack.machines if machine.slot not in slots_of_rack]
+        for machine, source in (*rack_machines, *slots_of_rack.values()):
             if machine.name in by_name:
                 _, first_source = by_name[machine.name]
                 conflicts.append(MachineConflict(site_id, machine.name, first_source, source))
-                continue
-            by_name[machine.name] = (machine, source)
+            else:
+                by_name[machine.name] = (machine, source)
     site_machines = (machine for machine, _ in by_name.values())
     sorted_machines = sorted(site_machines, key=lambda machine: (machine.rack, machine.slot, machine.name))
     return tuple(sorted_machines), tuple(conflicts)
+
+
+def _index_described_slots(
+    site_id: str, rack_ids: Container[str], machines: Mapping[str, InventoryMachine]
+) -> tuple[dict[str, dict[int, tuple[Machine, str]]], list[MachineConflict]]:
+    """Return the machines with resources of their own in racks of the site, each with its address, by rack id and slot.
+    Return conflicts of machines in one slot, too.
+    """
+    slots_by_rack: dict[str, dict[int, tuple[Machine, str]]] = {}
+    conflicts: list[MachineConflict] = []
+    for address, entry in sorted(machines.items()):
+        if entry.rack_id not in rack_ids:
+            continue
+        slots = slots_by_rack.setdefault(entry.rack_id, {})
+        _, first_address = slots.setdefault(entry.machine.slot, (entry.machine, address))
+        if first_address != address:
+            conflicts.append(MachineConflict(site_id, entry.machine.name, first_address, address, attribute="slot"))
+    return slots_by_rack, conflicts

@@ -82,9 +82,7 @@ class AttributeSchema(Struct, frozen=True):
 
 
 class NestedBlock(Struct, frozen=True):
-    """Nested block type. `label` is the name of the label of MAP blocks. The resource type's own check
-    handles mutually exclusive blocks.
-    """
+    """Nested block type. `label` names the label of MAP blocks. The type itself checks mutually exclusive blocks."""
 
     schema: BlockSchema
     nesting: Nesting

@@ -117,9 +117,7 @@ _PRIMITIVES: Final = {"string": STRING, "number": NUMBER, "bool": BOOL, "dynamic
 
 
 def describe_type(value_type: Type, *, constraint: bool = False) -> str:
-    """Describe the type for messages: `list of string`, `object`. As a constraint the open type is `any type`, and `any
-    single type` inside a collection.
-    """
+    """Describe the type for messages: `list of string`, `object`, `any type`, `any single type` (in a collection)."""
     if isinstance(value_type, PrimitiveType):
         return "any type" if constraint and value_type is DYNAMIC else value_type.name
     if isinstance(value_type, TupleType):

@@ -32,9 +32,7 @@ class _JournalLine(Struct, frozen=True, tag_field="kind", forbid_unknown_fields=
 
 
 class ApplyStart(Struct, frozen=True):
-    """First change of an apply: the state gets this lineage and serial. `plan_digest` is the digest of the saved plan,
-    "" without one.
-    """
+    """First change of an apply, with lineage and serial of the new state. `plan_digest` is of a saved plan, or ""."""
 
     lineage: str
     serial: int

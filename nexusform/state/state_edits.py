@@ -80,16 +80,16 @@ def _compute_moved_address(address: Address, source: AddressPattern, target: Add
 
 
 def _rename_module_steps(actual: ModulePath, source: ModulePath, target: ModulePath) -> ModulePath:
-    """Rename the `actual` module path, matched by `source`, to `target`. A step without a key in both keeps its key."""
+    """Return the new path of the module at `actual`, if `source` is moved to `target`. A key of `actual` is kept if
+    neither gives a key in its place: moving `module.a` to `module.b` moves `module.a["x"]` to `module.b["x"]`.
+    """
     if len(source) != len(target):  # the steps do not correspond, so no key is kept
         return target
-    return tuple(
-        ModulePathStep(
-            target_step.name,
-            actual_step.key if target_step.key is None and source_step.key is None else target_step.key,
-        )
-        for actual_step, source_step, target_step in zip(actual, source, target, strict=True)
-    )
+    new_steps: list[ModulePathStep] = []
+    for actual_step, source_step, target_step in zip(actual, source, target, strict=True):
+        keeps_key = source_step.key is None and target_step.key is None
+        new_steps.append(replace(target_step, key=actual_step.key) if keeps_key else target_step)
+    return tuple(new_steps)
 
 
 def _check_move_targets(state: State, pairs: Pairs, target: AddressPattern) -> None:

@@ -462,9 +462,7 @@ def get_refinement(value: Value) -> Refinement:
 
 
 def build_set(elements: Iterable[Value], element_type: Type) -> Value:
-    """Build a set: sorted, without duplicates, with the marks of its elements. Elements not wholly known are kept
-    separate, because each may be any value.
-    """
+    """Build a sorted set without duplicates, with the marks of its elements. Partly unknown ones stay separate."""
     known_elements: dict[Any, Value] = {}
     unknown_elements: list[Value] = []
     marks = NO_MARKS
@@ -512,9 +510,7 @@ _COMBINING: Final = frozenset("<>=")
 
 
 def build_prefix(prefix: str) -> Refinement:
-    """Build the refinement of a text with a known prefix. Its last character is omitted if it may combine with the
-    next one (`e` with an accent).
-    """
+    """Build the refinement of a text with a known prefix, without a last character that may combine with the next."""
     last = prefix[-1:]
     is_final = last.isascii() and not last.isalpha() and last not in _COMBINING
     return Refinement(not_null=True, prefix=prefix if is_final else prefix[:-1])

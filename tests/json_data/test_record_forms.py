@@ -84,7 +84,7 @@ def test_parts_convert_each_element_and_missing_values_are_null() -> None:
 
 
 def test_rows_become_objects_by_column_names() -> None:
-    assert build_row_form("machine reason?")(("bm1", "")) == {"machine": "bm1", "reason": None}
+    assert build_row_form("machine reason")(("bm1", None)) == {"machine": "bm1", "reason": None}
 
 
 def test_type_without_form_is_rejected() -> None:

@@ -222,21 +222,22 @@ def _suggest_block_content(blocks: list[Block], typed_text: str) -> Iterator[Sug
 
 
 def _suggest_references(module: ModuleText, attribute: AttributeSchema | None, typed_text: str) -> Iterator[Suggestion]:
-    """Yield references: after `a.b.` the names inside `a.b`, else all symbols, of types for `attribute` first."""
+    """Yield references for the text before the cursor. After `a.b.` these are the names inside of `a.b`. Otherwise they
+    are all symbols of the module. Resources that `attribute` refers to come first: `nexus_site.lab.id`, by id or name.
+    """
     length = len(typed_text.encode())
     parent, dot, _ = typed_text.rpartition(".")
     if dot:
-        yield from (
-            Suggestion(name, "reference", insert=f"{parent}.{name}", typed_length=length, detail=detail)
-            for name, detail in _list_names_after_prefix(module, parent)
-        )
+        for name, detail in _list_names_after_prefix(module, parent):
+            yield Suggestion(name, "reference", f"{parent}.{name}", length, detail)
         return
-    referred_types = attribute.refers_to.types if attribute is not None and attribute.refers_to is not None else ()
-    symbols = sorted(_list_referable_symbols(module), key=lambda symbol: symbol.type not in referred_types)
-    for symbol in symbols:
-        is_target = symbol.type in referred_types and symbol.kind == "resource"
-        insert = f"{symbol.reference}.id" if is_target else symbol.reference
-        yield Suggestion(insert, "reference", insert, typed_length=length, detail=symbol.kind)
+    target = attribute.refers_to if attribute is not None else None
+    target_types = target.types if target is not None else ()
+    for symbol in sorted(_list_referable_symbols(module), key=lambda symbol: symbol.type not in target_types):
+        insert = symbol.reference
+        if target is not None and symbol.type in target.types and symbol.kind == "resource":
+            insert += f".{target.by}"
+        yield Suggestion(insert, "reference", insert, length, symbol.kind)
 
 
 def _list_referable_symbols(module: ModuleText) -> Iterable[Symbol]:

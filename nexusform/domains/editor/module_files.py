@@ -122,9 +122,7 @@ class ModuleText(Struct, frozen=True):
 
 
 def read_module(directory: str, unsaved_texts: Mapping[str, str], confinement: Confinement) -> ModuleText:
-    """Read the configuration files of a directory. Texts in `unsaved_texts` (by absolute path) replace those on disk.
-    Unreadable files are omitted.
-    """
+    """Read the readable files of a directory. `unsaved_texts` (by absolute path) replace those on disk."""
     paths = set(map(str, Path(directory).glob(f"*{NATIVE}")))
     paths |= {path for path in unsaved_texts if path.endswith(NATIVE) and str(Path(path).parent) == directory}
     files = {}

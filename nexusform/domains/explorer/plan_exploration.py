@@ -132,9 +132,7 @@ class PlanExploration:
         return ConfigurationFileChanges(difference, sha256(difference.encode()).hexdigest(), tuple(unwritable))
 
     def write_files(self, request: ExplorationRequest, digest: str) -> tuple[str, ...]:
-        """Write the displayed change, identified by its digest, and return the names of the files. Raises
-        ExplorationRequestError, OSError.
-        """
+        """Write the change with this digest; return the file names. Raises ExplorationRequestError, OSError."""
         texts, _unwritable = self._compute_changed_files(request)
         difference = self._format_file_diff(texts)
         if sha256(difference.encode()).hexdigest() != digest:

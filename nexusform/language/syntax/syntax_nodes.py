@@ -322,9 +322,7 @@ class Block(Node, frozen=True):
 
 
 class Body(Node, frozen=True):
-    """Attributes and blocks in source order. `end_span` is the position for missing items (the closing brace, or the
-    end of the file).
-    """
+    """Attributes and blocks in source order. `end_span` (closing brace or end of file) is for missing items."""
 
     attributes: tuple[Attribute, ...]
     blocks: tuple[Block, ...]

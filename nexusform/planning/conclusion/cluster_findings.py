@@ -52,30 +52,36 @@ def _check_cluster(change: Change, supplies: SiteResources, today: str) -> Probl
     """
     assert change.before is not None
     assert change.after is not None
-    current, target = change.before.get("kubernetes_version"), change.after.get("kubernetes_version")
-    version = parse_version(str(current or ""))
-    if version is None:  # an unknown version
+    current, target = str(change.before.get("kubernetes_version") or ""), change.after.get("kubernetes_version")
+    if parse_version(current) is None:  # an unknown version
         return None
     upgrades = dict(supplies.upgrades).get(str(change.after.get("name")), ())
     offers = OfferedVersions(supplies.versions, upgrades, dict(supplies.available_until))
-    if isinstance(target, str) and target != current:
-        if UNFINISHED_KEY in change.note or parse_version(target) is None:
-            return None  # a failed upgrade may be undone; the resource type checks the text of a version
-        hops = find_upgrade_hops(change.id, str(current), target, offers, today)
-        if isinstance(hops, VersionRejection):
-            return Problem(_PATH, hops.id, hops.detail)
-        if len(hops) > 1:  # a plan makes one hop
-            return Problem(_PATH, "no-such-upgrade", explain_skipped_versions(str(current), target, hops))
-        return None
-    end = find_availability_end(version, today, offers.versions, offers.available_until) if today else None
+    if not isinstance(target, str) or target == current:
+        return _check_availability(change.id, current, offers, today) if today else None
+    if UNFINISHED_KEY in change.note or parse_version(target) is None:
+        return None  # a failed upgrade may be undone; the resource type checks the text of a version
+    hops = find_upgrade_hops(change.id, current, target, offers, today)
+    if isinstance(hops, VersionRejection):
+        return Problem(_PATH, hops.id, hops.detail)
+    if len(hops) > 1:  # a plan makes one hop
+        return Problem(_PATH, "no-such-upgrade", explain_skipped_versions(current, target, hops))
+    return None
+
+
+def _check_availability(cluster_id: str, current: str, offers: OfferedVersions, today: str) -> Problem | None:
+    """Return a warning if the extended availability of a cluster's `current` version has ended or ends soon."""
+    version = parse_version(current)
+    assert version is not None
+    end = find_availability_end(version, today, offers.versions, offers.available_until)
     if end is None or end.days > WARNING_DAYS:  # no known end, or a distant one
         return None
-    brief = f"{change.id}: extended availability ends {end.date}" if end.date else ""  # "": the date is unknown
+    brief = f"{cluster_id}: extended availability ends {end.date}" if end.date else ""  # "": the date is unknown
     if end.days < 0:  # the cluster is abandoned
-        detail = describe_abandoned_cluster(change.id, str(current), end)
+        detail = describe_abandoned_cluster(cluster_id, current, end)
         return Problem(_PATH, ABANDONED, detail, Severity.WARNING, brief=brief)
     detail = (
-        f"{change.id} runs {current}. Its extended availability ends on {end.date}. After it the cluster cannot be "
+        f"{cluster_id} runs {current}. Its extended availability ends on {end.date}. After it the cluster cannot be "
         "upgraded, only deleted. Upgrade it before: nexusform simulate kubernetes-upgrade shows the hops."
     )
     return Problem(_PATH, ENDING, detail, Severity.WARNING, brief=brief)

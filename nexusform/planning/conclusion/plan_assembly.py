@@ -389,6 +389,19 @@ def _collect_prediction_scores(prior: PriorState) -> Iterator[SitePredictionAccu
         )
 
 
+def _check_vms(blocks: BlockPlanner, outcome: PlacementPhasesResult) -> Iterator[Diagnostic]:
+    """Yield the problems of VMs and their machines, except missing capacity."""
+    vms, instances = outcome.vms.values(), blocks.instances
+    types = blocks.request.registries.resource_types
+    shrunk_machines = list(placement_fit.check_removed_cells(instances, types, outcome.sites, vms))
+    yield from shrunk_machines or placement_fit.check_overcommitted_machines(instances, outcome.sites, vms)
+    yield from placement_fit.check_changed_sku_cells(instances.values(), vms)
+    yield from placement_fit.check_vf_capacity(vms)
+    yield from placement_fit.check_unlocated_vms(vms)
+    yield from placement_fit.check_placement_groups(vms)
+    yield from _check_existing_vms(blocks, outcome)
+
+
 def _validate_plan(
     blocks: BlockPlanner,
     outcome: PlacementPhasesResult,
@@ -398,21 +411,8 @@ def _validate_plan(
     """Validate the outcome. With other errors, missing capacity and violated separation rules are not reported: fixing
     those errors may change them. `certainty` is None without separation rules.
     """
-    vms = outcome.vms.values()
-    instances = blocks.instances
-    types = blocks.request.registries.resource_types
-    shrunk_machines = list(placement_fit.check_removed_cells(instances, types, outcome.sites, vms))
-    if not shrunk_machines:
-        shrunk_machines = placement_fit.check_overcommitted_machines(instances, outcome.sites, vms)
-    all_diagnostics = [
-        *diagnostics,
-        *shrunk_machines,
-        *placement_fit.check_changed_sku_cells(instances.values(), vms),
-        *placement_fit.check_vf_capacity(vms),
-        *placement_fit.check_unlocated_vms(vms),
-        *placement_fit.check_placement_groups(vms),
-    ]
-    all_diagnostics += _check_existing_vms(blocks, outcome)
+    vms, instances = outcome.vms.values(), blocks.instances
+    all_diagnostics = [*diagnostics, *_check_vms(blocks, outcome)]
     forgotten = [instance for instance in instances.values() if instance.action is Action.FORGET]
     forgotten_hosts = [str(instance.address) for instance in forgotten if instance.type.add_to_inventory is not None]
     # Errors, and pools without capacity.

@@ -130,9 +130,7 @@ def _is_placement_known(plan: Plan) -> bool:
 def _collect_site_resource_capacity(
     result: PlanResult, before: Mapping[str, SiteWithVms], after: Mapping[str, SiteWithVms]
 ) -> tuple[SiteResourceCapacity, ...]:
-    """Return the capacity of resources other than machines, such as networks and storage, ordered by site id. Only
-    sites read by a provider have it.
-    """
+    """Return the capacity of networks, storage and so on of the sites read by a provider, ordered by id."""
     observed_sites = index_site_resources(result.plan.changes)
     if not observed_sites:
         return ()

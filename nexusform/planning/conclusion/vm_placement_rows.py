@@ -232,6 +232,15 @@ def build_placement_tables(
         yield _build_table_row(members, open_racks.get(site_id, {}), certainty.get(site_id, SiteCertainty()))
 
 
+def _compute_minimum_on_rack(vm_object: VmObject, pool: PoolDemand) -> int | None:
+    """Return how many VMs remain at least on a used rack, if the platform chooses the VMs to remove; else None."""
+    if not is_platform_scale_in(vm_object, pool):
+        return None
+    removed_count = sum(name == pool.pool for name, _ in vm_object.request.actions.removals)
+    # It may remove all of the VMs from one rack.
+    return max(min(_count_prior_vms_per_rack(vm_object, pool).values()) - removed_count, 0)
+
+
 def _build_table_row(
     members: Sequence[tuple[VmObject, PoolDemand]], racks: Mapping[str, str], certainty: SiteCertainty
 ) -> PlacementTable:
@@ -259,10 +268,6 @@ def _build_table_row(
     machines_certain = pool_certainty.vms_on_certain_machines
     if demand.provenance == "decided":  # the locations are configured: nothing is sampled
         racks_certain = machines_certain = placed_count
-    minimum_remaining = None
-    if is_platform_scale_in(vm_object, pool):  # the platform may remove all of the VMs from one used rack
-        removed_count = sum(name == pool.pool for name, _ in vm_object.request.actions.removals)
-        minimum_remaining = max(min(_count_prior_vms_per_rack(vm_object, pool).values()) - removed_count, 0)
     sizes = {member_pool.sku.name for _, member_pool in members}
     return PlacementTable(
         address=vm_object.instance.address,
@@ -281,7 +286,7 @@ def _build_table_row(
         certain_racks=pool_certainty.certain_racks,
         tied_machines=sampled.tied_machines,
         is_tie_certain=pool_certainty.is_tie_certain,
-        minimum_remaining_on_rack=minimum_remaining,
+        minimum_remaining_on_rack=_compute_minimum_on_rack(vm_object, pool),
         provenance=demand.provenance,
         # Plain VMs and VNFs have no count path; only nodes of an agent pool have a drain timeout.
         drain_timeout=pool.drain_timeout if pool.count_path and not pool.is_control_plane else 0,

@@ -473,23 +473,23 @@ def find_instances_without_block(blocks: BlockPlanner) -> InstancesWithoutBlock:
                 )
             )
             continue
-        from nexusform.planning.preparation.moves import is_object_kept
-
-        for address in addresses:
-            if not blocks.selection.has(address):
-                instances.append(blocks.build_unchanged(address))
-                continue
-            is_moved = address in blocks.prior.previous
-            reason = "delete_because_no_move_target" if is_moved else "delete_because_no_resource_config"
-            keeps_object = is_object_kept(blocks.request.configuration, address)  # None without a `removed` block
-            has_current_object = blocks.prior.get_object(address) is not None  # False: only deposed ones
-            if keeps_object is None or not has_current_object:
-                instances.append(blocks.build_removed_instance(address, reason, block=None))
-            elif keeps_object:
-                instances.append(blocks.build_forgotten_instance(address, reason))
-            else:
-                instances.append(blocks.build_deleted_instance(address, reason))
+        instances += [_build_instance_without_block(blocks, address) for address in addresses]
     instances.sort(key=lambda instance: (instance.prior_creation, compute_address_order(instance.address)))
     with_vms = [instance for instance in instances if instance.type.vms is not None]
     without_vms = [instance for instance in instances if instance.type.vms is None]
     return InstancesWithoutBlock(with_vms, without_vms, diagnostics)
+
+
+def _build_instance_without_block(blocks: BlockPlanner, address: Address) -> Instance:
+    """Build a prior instance without a block: unchanged if it is not selected, else removed, forgotten or deleted."""
+    from nexusform.planning.preparation.moves import is_object_kept
+
+    if not blocks.selection.has(address):
+        return blocks.build_unchanged(address)
+    is_moved = address in blocks.prior.previous
+    reason = "delete_because_no_move_target" if is_moved else "delete_because_no_resource_config"
+    keeps_object = is_object_kept(blocks.request.configuration, address)  # None without a `removed` block
+    has_current_object = blocks.prior.get_object(address) is not None  # False: only deposed ones
+    if keeps_object is None or not has_current_object:
+        return blocks.build_removed_instance(address, reason, block=None)
+    return (blocks.build_forgotten_instance if keeps_object else blocks.build_deleted_instance)(address, reason)

@@ -96,9 +96,7 @@ class _ModuleValidator(Struct, frozen=True):
     is_plan: bool
 
     def validate(self) -> list[Diagnostic]:
-        """Evaluate everything in the module. Return its problems, except those of expressions: the evaluation adds
-        these to its own diagnostics.
-        """
+        """Evaluate everything in the module; return its problems. Those of expressions go to the evaluation."""
         module, evaluation = self.instance.module, self.evaluation
         is_child_module = bool(self.instance.path)
         problems: list[Diagnostic] = []

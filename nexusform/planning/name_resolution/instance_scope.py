@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Protocol, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
 from msgspec import Struct, field
 
@@ -118,8 +118,12 @@ class NameResolver(Protocol):
         """Return all outputs of all instances of a call."""
 
 
-# Value named by the first steps of a traversal, the number of these steps, and its problems.
-Lookup: TypeAlias = tuple[Value, int, list[Diagnostic]]
+class Lookup(NamedTuple):
+    """Value named by the first steps of a traversal, the number of these steps, and its problems."""
+
+    value: Value
+    used_steps: int
+    diagnostics: Sequence[Diagnostic] = ()
 
 
 class InstanceScope(Struct, frozen=True):
@@ -166,7 +170,7 @@ def _resolve_resource(scope: InstanceScope, mode: Mode, kind: str, traversal: Tr
         key_step = steps[used] if used < len(steps) else None
         key = _parse_literal_key(key_step, view.shape)
         if key is None or key not in view.items:  # the evaluator indexes the whole value, or reports a missing key
-            return view.get_value(), used, []
+            return Lookup(view.get_value(), used)
         used += 1
     item = view.items.get(key)
     if item is None:
@@ -175,8 +179,8 @@ def _resolve_resource(scope: InstanceScope, mode: Mode, kind: str, traversal: Tr
     if isinstance(attribute_step, TraverseAttribute):
         attribute = item.get_attribute(attribute_step.name)
         if attribute is not None:
-            return attribute, used + 1, []
-    return item.get_value(), used, []
+            return Lookup(attribute, used + 1)
+    return Lookup(item.get_value(), used)
 
 
 def _resolve_variable_reference(scope: InstanceScope, traversal: Traversal) -> Lookup:
@@ -184,7 +188,7 @@ def _resolve_variable_reference(scope: InstanceScope, traversal: Traversal) -> L
     declared = scope.instance.module.variables.get(traversal.first_name)
     if declared is None:
         return _build_unknown_lookup(traversal)
-    return scope.names.get_variable(scope.instance, declared), 1, []
+    return Lookup(scope.names.get_variable(scope.instance, declared), 1)
 
 
 def _resolve_local_reference(scope: InstanceScope, traversal: Traversal) -> Lookup:
@@ -192,7 +196,7 @@ def _resolve_local_reference(scope: InstanceScope, traversal: Traversal) -> Look
     name = traversal.first_name
     if name not in scope.instance.module.locals:
         return _build_unknown_lookup(traversal)
-    return scope.names.get_local(scope.instance, name), 1, []
+    return Lookup(scope.names.get_local(scope.instance, name), 1)
 
 
 def _resolve_module_reference(scope: InstanceScope, traversal: Traversal) -> Lookup:
@@ -214,8 +218,8 @@ def _resolve_module_reference(scope: InstanceScope, traversal: Traversal) -> Loo
     if isinstance(output, TraverseAttribute) and (shape == SINGLE or key is not None):
         module_instance = scope.names.find_module_instance(scope.instance, call.name, key)
         if module_instance is not None and output.name in module_instance.module.outputs:
-            return scope.names.get_output(module_instance, output.name), used + 1, []
-    return scope.names.build_module_value(scope.instance, call), 1, []
+            return Lookup(scope.names.get_output(module_instance, output.name), used + 1)
+    return Lookup(scope.names.build_module_value(scope.instance, call), 1)
 
 
 def _resolve_path_reference(scope: InstanceScope, traversal: Traversal) -> Lookup:
@@ -233,7 +237,7 @@ def _resolve_nexusform_name(scope: InstanceScope, traversal: Traversal) -> Looku
     """Resolve `applying` or `workspace`: its value, one step used after the root, and no problems."""
     settings = scope.names.settings
     if traversal.first_name == "applying":
-        return build_boolean(settings.is_applying), 1, []
+        return Lookup(build_boolean(settings.is_applying), 1)
     return _build_text_result({"workspace": settings.workspace}.get(traversal.first_name), traversal)
 
 
@@ -242,16 +246,16 @@ def _resolve_count_index_reference(scope: InstanceScope, traversal: Traversal) -
     key = scope.repetition.key
     if not isinstance(key, int):  # outside of a block with count
         return _build_unknown_lookup(traversal)
-    return build_number(key), 1, []
+    return Lookup(build_number(key), 1)
 
 
 def _resolve_each_reference(scope: InstanceScope, traversal: Traversal) -> Lookup:
     """Resolve each.key or each.value (one step after `each`); unknown outside of a block with for_each."""
     name, repetition = traversal.first_name, scope.repetition
     if name == "key" and isinstance(repetition.key, str):
-        return build_string(repetition.key), 1, []
+        return Lookup(build_string(repetition.key), 1)
     if name == "value" and repetition.value is not None:
-        return repetition.value, 1, []
+        return Lookup(repetition.value, 1)
     return _build_unknown_lookup(traversal)
 
 
@@ -261,8 +265,8 @@ def _resolve_self_reference(scope: InstanceScope, traversal: Traversal) -> Looku
         return _build_unknown_lookup(traversal)
     attribute = scope.this.get_attribute(traversal.first_name)
     if attribute is None:
-        return scope.this.get_value(), 0, []
-    return attribute, 1, []
+        return Lookup(scope.this.get_value(), 0)
+    return Lookup(attribute, 1)
 
 
 _READERS: dict[str, Callable[[InstanceScope, Traversal], Lookup]] = {
@@ -280,15 +284,15 @@ _READERS: dict[str, Callable[[InstanceScope, Traversal], Lookup]] = {
 
 
 def _build_unknown_lookup(traversal: Traversal) -> Lookup:
-    """Return an unknown value for an invalid reference, which is reported elsewhere."""
-    return build_unknown(DYNAMIC), len(traversal.steps), []
+    """Return an unknown value for the whole of an invalid reference, which is reported elsewhere."""
+    return Lookup(build_unknown(DYNAMIC), used_steps=len(traversal.steps))
 
 
 def _build_text_result(text: str | None, traversal: Traversal) -> Lookup:
     """Return a text as the value of the first step; unknown for None, if there is no such name."""
     if text is None:
         return _build_unknown_lookup(traversal)
-    return build_string(text), 1, []
+    return Lookup(build_string(text), 1)
 
 
 def _parse_literal_key(step: Any, shape: str) -> Key:

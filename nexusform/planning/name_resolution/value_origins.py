@@ -1,6 +1,6 @@
 """Origins of the value of an expression: its parts, definitions of names, causes of sensitive or unknown values."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import Struct
 
@@ -49,6 +49,13 @@ class ValueOriginTracer:
         self._fails = trace.has_failed
         return self._build_part(trace, root, hidden=False), problems
 
+    def _build_parts(
+        self, traces: Iterable[EvaluationTrace], instance: ModuleInstance, *, hidden: bool
+    ) -> list[TracedExpression]:
+        """Build the traced expressions of several steps, without literals."""
+        shown_traces = [trace for trace in traces if not isinstance(trace.expression, _PLAIN)]
+        return [self._build_part(trace, instance, hidden=hidden) for trace in shown_traces]
+
     def _build_part(self, trace: EvaluationTrace, instance: ModuleInstance, *, hidden: bool) -> TracedExpression:
         """Build the traced expression of one step of an evaluation: its text and value, and those of its parts.
 
@@ -62,15 +69,14 @@ class ValueOriginTracer:
         hidden = hidden or (is_caught and any(part.value.has_marks for part in trace.parts))
         if isinstance(expression, _WRAPPINGS) and len(trace.parts) == 1:
             return self._build_part(trace.parts[0], instance, hidden=hidden)
-        # Values inside a loop over a sensitive value have no mark of their own, and the number of iterations is hidden.
+        visible_parts, hidden_parts = trace.parts, trace.parts[:0]
         is_loop = isinstance(expression, _LOOPS) and bool(trace.parts)
         is_secret_loop = is_loop and trace.parts[0].value.has_marks  # the first part is the collection
-        shown_traces = trace.parts[:2] if is_secret_loop else trace.parts  # the collection, and one more part
-        parts = []
-        for position, part in enumerate(shown_traces):
-            if not isinstance(part.expression, _PLAIN):
-                is_inside_secret = is_secret_loop and position > 0
-                parts.append(self._build_part(part, instance, hidden=hidden or is_inside_secret))
+        if is_secret_loop:
+            # Values in such a loop have no mark of their own. Only one is listed, as their number is hidden, too.
+            visible_parts, hidden_parts = trace.parts[:1], trace.parts[1:2]
+        parts = self._build_parts(visible_parts, instance, hidden=hidden)
+        parts += self._build_parts(hidden_parts, instance, hidden=True)
         definition = self._find_definition(expression, instance)
         is_repeated = definition is not None and definition.key in self._followed  # its parts are in the tree already
         if definition is not None and not is_repeated:

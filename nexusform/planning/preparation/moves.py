@@ -352,9 +352,7 @@ class _StateMover:
 
 
 def _compute_module_target(path: ModulePath, statement: MoveStatement) -> ModulePath | None:
-    """Return the new path of a module after one statement, None if the statement does not apply. Both
-    paths start at the statement's module.
-    """
+    """Return the new path of a module after one statement; None if the statement does not apply to it."""
     source, target = statement.source.module, statement.target.module
     position = len(source) - 1  # of the moved module in the path; those after it are inside it
     if len(path) <= position or path[:position] != source[:-1]:  # outside of the moved module

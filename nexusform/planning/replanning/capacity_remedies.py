@@ -430,9 +430,7 @@ def _try_other_creation_order(shortage: _PlanShortage, trial: TrialPlanner) -> I
 
 
 def _measure_new_clusters(plan: Plan) -> tuple[dict[Address, str], Counter[Address]]:
-    """Return the names of the new clusters in planning order, and their host memory in MiB (1 per VM of an unknown
-    SKU), both by address.
-    """
+    """Return the new clusters in planning order: names, and host memory in MiB (1 per VM of an unknown SKU)."""
     skus = CATALOGUES[NEWEST].vm_skus
     names: dict[Address, str] = {}
     memory: Counter[Address] = Counter()

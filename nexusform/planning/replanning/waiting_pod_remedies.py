@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from itertools import chain
 from typing import Any, Final
 
 from msgspec import Struct
@@ -38,31 +37,30 @@ def add_feasibility_remedies(
     if not request.includes_losses:  # without -details, large plans get fewer trials
         trials_left = min(trials_left, _MAX_PLANNED_OBJECTS // max(1, len(plan.placements)))
     waiting = [(row.placement, row.cluster) for row in plan.feasibility if row.is_waiting]
-    tested = set(waiting[:trials_left])  # domains can propose fixes for as many: without a proposal, there is no fix
+    # Domains propose fixes for as many bindings as there are trials. Without a proposal, a binding has no fix.
+    untested = set(waiting[trials_left:])
     trial_request = replace(build_trial_request(request), samples=0, verifies_certainty=False)
     fixes: dict[_Binding, dict[str, Mapping[str, Any]]] = {}  # successful ones by binding and kind
-    # A lazy chain: each domain gets the number of trials left by those before it.
-    proposals = chain.from_iterable(contribution.suggest_fixes(trials_left) for contribution in result.contributions)
-    for proposal in proposals:
-        if all(proposal.kind in fixes.get(binding, {}) for binding in proposal.solves):
-            continue  # a fix of the same kind works already
-        if trials_left == 0:  # no trial is left for this proposal: its bindings are not fully tested
-            tested -= proposal.solves
-            continue
-        trials_left -= 1
-        tested |= proposal.solves
-        trial = make_plan(replace(trial_request, adjustments=proposal.edits)).plan
-        if _is_proposal_successful(proposal, plan, trial):
-            remedy = Remedy(proposal.kind, proposal.text, dict(proposal.change), proposal.edits)
-            document = build_remedy_document(remedy)
-            for binding in proposal.solves:
-                fixes.setdefault(binding, {})[proposal.kind] = document
+    for contribution in result.contributions:
+        for proposal in contribution.suggest_fixes(trials_left):
+            if all(proposal.kind in fixes.get(binding, {}) for binding in proposal.solves):
+                continue  # a fix of the same kind works already
+            if trials_left == 0:
+                untested |= proposal.solves
+                continue
+            trials_left -= 1
+            untested -= proposal.solves
+            trial = make_plan(replace(trial_request, adjustments=proposal.edits)).plan
+            if _is_proposal_successful(proposal, plan, trial):
+                remedy = Remedy(proposal.kind, proposal.text, dict(proposal.change), proposal.edits)
+                for binding in proposal.solves:
+                    fixes.setdefault(binding, {})[proposal.kind] = build_remedy_document(remedy)
     rows = [
         replace(row, suggested_fixes=tuple(fixes.get((row.placement, row.cluster), {}).values()))
         for row in plan.feasibility
     ]
-    untested = sum(binding not in tested and binding not in fixes for binding in waiting)
-    return replace(result, plan=replace(plan, feasibility=tuple(rows), untested_bindings=untested))
+    untested_count = sum(binding in untested and binding not in fixes for binding in waiting)
+    return replace(result, plan=replace(plan, feasibility=tuple(rows), untested_bindings=untested_count))
 
 
 def _is_proposal_successful(proposal: ProposedFix, plan: Plan, trial: Plan) -> bool:

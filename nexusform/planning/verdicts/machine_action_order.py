@@ -70,6 +70,16 @@ class MachineActionOrder(Struct, frozen=True):
     diagnostics: tuple[Diagnostic, ...] = ()
 
 
+def _list_earlier_objects(request: MachineActionRequest, instances: Mapping[Address, Instance]) -> list[Address]:
+    """Return the objects to complete before an action: the rack or machine resource, and those of leaving VMs. An
+    object that refers to the action is created after it.
+    """
+    related = [parse_address(request.site.offering_addresses[request.machine.name])]
+    related += [address for address, _ in request.leaving_vms]
+    block = str(request.instance.address.config_address)
+    return [address for address in related if address in instances and block not in instances[address].dependencies]
+
+
 def order_machine_actions(
     instances: Mapping[Address, Instance],
     objects: Mapping[Address, VmObject],
@@ -95,15 +105,7 @@ def order_machine_actions(
         previous: list[Address] = []  # the action before it on the site, if any
         for window, request in enumerate(ordered, 1):
             actions.append(_build_action(request, window))
-            related = [parse_address(request.site.offering_addresses[request.machine.name])]  # its rack or machine
-            related += [address for address, _ in request.leaving_vms]
-            action_block = str(request.instance.address.config_address)
-            # An object referring to the action is created after it.
-            earlier = [
-                address
-                for address in related
-                if address in instances and action_block not in instances[address].dependencies
-            ]
+            earlier = _list_earlier_objects(request, instances)
             step_order[request.instance.address] = tuple(dict.fromkeys([*previous, *earlier]))
             previous = [request.instance.address]
     windows = Counter(action.site_id for action in actions)

@@ -3,7 +3,7 @@ seeds. Reports cover pools without capacity, violated placement groups, and mach
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
 from msgspec import Struct, field
@@ -283,6 +283,22 @@ def _find_overcommitted_machines(site: SitePlan, machines: set[str]) -> list[str
     return [name for name in site.machines if name in overcommitted]
 
 
+def _group_vms_in_missing_cells(
+    objects: Iterable[VmObject], changed_addresses: Container[str]
+) -> dict[tuple[str, str], list[str]]:
+    """Return the names of unchanged VMs in cells that their machine lacks, by site and machine. Only the machines of
+    changed resources are checked.
+    """
+    names: dict[tuple[str, str], list[str]] = {}
+    for vm_object, vm in _iterate_unchanged_vms(objects):
+        site, machine = vm_object.request.site, vm.placement.machine
+        if site is None or machine not in site.machines or site.offering_addresses[machine] not in changed_addresses:
+            continue
+        if max(vm.placement.cells, default=0) >= site.machines[machine].cells:
+            names.setdefault((site.id, machine), []).append(vm.name)
+    return names
+
+
 def check_removed_cells(
     instances: Mapping[Address, Instance],
     types: Mapping[str, ResourceType],
@@ -291,13 +307,7 @@ def check_removed_cells(
 ) -> Iterator[Diagnostic]:
     """Yield an error per rack or machine losing NUMA cells in use: state would record VMs in missing cells."""
     changed = {str(address): instance for address, instance in instances.items() if instance.action is not Action.NO_OP}
-    vms_by_machine: dict[tuple[str, str], list[str]] = {}  # names of staying VMs in missing cells, by site and machine
-    for vm_object, vm in _iterate_unchanged_vms(objects):
-        site, name = vm_object.request.site, vm.placement.machine
-        if site is None or name not in site.machines or site.offering_addresses[name] not in changed:
-            continue
-        if max(vm.placement.cells, default=0) >= site.machines[name].cells:
-            vms_by_machine.setdefault((site.id, name), []).append(vm.name)
+    vms_by_machine = _group_vms_in_missing_cells(objects, changed)
     if not vms_by_machine:
         return
     prior = ((address, instance.prior) for address, instance in instances.items())
@@ -387,9 +397,7 @@ def check_vf_capacity(objects: Iterable[VmObject]) -> list[Diagnostic]:
 
 
 def _find_vf_shortages(site: SitePlan, machines: set[str]) -> list[str]:
-    """Return the names among `machines` with too few SR-IOV virtual functions (VFs) in a NUMA cell for its VMs. The
-    names are in the order of the site.
-    """
+    """Return the machines, in site order, with too few SR-IOV virtual functions (VFs) in a NUMA cell for its VMs."""
     used_vfs: Counter[tuple[str, int]] = Counter()  # by machine and cell
     for vm in site.scheduler.list_vms():
         if vm.placement.machine in machines:

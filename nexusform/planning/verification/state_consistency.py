@@ -269,17 +269,18 @@ def _find_overcommitted(vms: Iterable[_StateVm], machines: Mapping[_MachineKey, 
 
 
 def _find_impossible_layouts(vms: Iterable[_StateVm], machines: Mapping[_MachineKey, Machine]) -> Iterator[_MachineKey]:
-    """Yield the keys of the machines without capacity for their VMs in unknown NUMA cells in any layout. A scheduler
-    with this machine alone tries the layouts. VMs of an unknown SKU are not counted.
+    """Yield the keys of the machines on which the VMs in unknown NUMA cells do not fit, however they are laid out. VMs
+    of an unknown SKU are not counted.
     """
     vms_by_machine = group_by(vms, lambda state_vm: (state_vm.demand.site_id, state_vm.vm.placement.machine))
-    for key, on_machine in sorted(vms_by_machine.items()):
-        if key not in machines or all(state_vm.vm.placement.cells for state_vm in on_machine):
-            continue  # its machine is not in the state, or all cells are known
+    for key, machine_vms in sorted(vms_by_machine.items()):
+        has_unknown_cells = any(not state_vm.vm.placement.cells for state_vm in machine_vms)
+        if key not in machines or not has_unknown_cells:  # the state lacks the machine, or the cells need no search
+            continue
         scheduler = RackScheduler([machines[key]])
-        for number, state_vm in enumerate(on_machine):
+        for number, state_vm in enumerate(machine_vms):
             if state_vm.sku is not None:
-                name = VmName("existing", "existing", pool="", number=number)
+                name = VmName("existing", "existing", pool="", number=number)  # any name, different for each VM
                 scheduler.add_existing(name, state_vm.sku, state_vm.vm.placement)
-        if scheduler.list_overfull_machines():
+        if scheduler.list_overfull_machines():  # it has tried every layout
             yield key

@@ -316,9 +316,7 @@ def build_demand(
     last_resort: str | None = None,
     group_hints: Iterable[Hint] = (),
 ) -> Demand:
-    """Build the scheduler's demand for one VM, with `group_hints` besides those of the pool. The machine `last_resort`
-    is used only if no other fits.
-    """
+    """Build the demand for one VM, with further `group_hints`. `last_resort` is used only if nothing else fits."""
     name = build_vm_name(vm_demand, pool, pool.pool, number)
     constraints, extra_hints = pool.constraints, tuple(group_hints)
     if extra_hints:

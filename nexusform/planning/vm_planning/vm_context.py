@@ -298,9 +298,7 @@ def _check_demand_targets(demand: VmDemand, vm_object: VmObject, context: VmCont
 
 
 def _can_vms_stay(pool: PoolDemand, vm_object: VmObject, site: site_plans.SitePlan) -> bool:
-    """Return whether the existing VMs of a pool can stay although its zones are missing: neither its zones changed,
-    nor is any of their machines removed.
-    """
+    """Return whether the VMs of a pool with missing zones can stay: same zones, and no machine removed."""
     zones_before = {prior.pool: prior.zones for prior in vm_object.prior_pools}
     if pool.pool not in zones_before or zones_before[pool.pool] != pool.zones:
         return False

@@ -290,15 +290,16 @@ class VmSituation(Struct, frozen=True):
     find_machine_trigger: Callable[[str], str] = lambda _machine: ""
     unplaced: UnplacedVms = field(default_factory=dict)
 
+    def choose_trigger(self, names: Iterable[str | None], own_trigger: str) -> str:
+        """Return why a VM is re-created: -replace names it, or else a trigger of all VMs, or its own. "": it is not."""
+        return self.common_trigger or own_trigger if self.healed_names.isdisjoint(names) else HEAL
+
 
 def compute_vm_actions(
     existing_vms: tuple[PlacedVm, ...], prior_demand: VmDemand, demand: VmDemand, situation: VmSituation
 ) -> VmActions:
     """Compute the actions on the VMs of one instance. `prior_demand` is the demand of the prior arguments (to find
-    changed arguments and nodes deleted outside nexusform); NO_DEMAND means that the resource is removed.
-
-    Of several reasons to re-create a VM, the first of these is its trigger: -replace names the VM, a common trigger of
-    all VMs, a change of its machine, a changed argument of its pool.
+    changed arguments and nodes deleted outside nexusform). Without a resource, `demand` is NO_DEMAND.
     """
     existing_by_key = {(vm.pool, vm.number): vm for vm in existing_vms}
     prior_keys = [*existing_by_key, *situation.unplaced]  # of VMs with and without a machine
@@ -313,26 +314,22 @@ def compute_vm_actions(
         prior_numbers = set(prior.numbers) if prior and vm_counts[pool.pool] < len(prior.numbers) else set()
         for number in pool.numbers:
             key = (pool.pool, number)
-            own_trigger = argument_trigger
-            kept_keys = actions.unchanged  # the list of this VM if nothing triggers its re-creation
-            names: Iterable[str | None]  # nexusform's, and the platform's if it has another one
+            trigger = ""
             if key in existing_by_key:
                 vm = existing_by_key[key]
-                names = vm.names
                 own_trigger = situation.find_machine_trigger(vm.placement.machine) or argument_trigger
+                trigger = situation.choose_trigger(vm.names, own_trigger)
+                if not trigger:
+                    actions.unchanged.append(key)
             elif key in situation.unplaced:  # it waits for a machine
-                record, kept_keys = situation.unplaced[key], actions.waiting  # its attributes in state
-                names = (record["name"], record.get("platform_name"))
+                record = situation.unplaced[key]  # its attributes in state
+                trigger = situation.choose_trigger((record["name"], record.get("platform_name")), argument_trigger)
+                if not trigger:
+                    actions.waiting.append(key)
             else:
                 _add_action_for_missing_vm(actions, key, situation, prior, was_there=number in prior_numbers)
-                continue
-            trigger = situation.common_trigger or own_trigger
-            if not situation.healed_names.isdisjoint(names):
-                trigger = HEAL  # -replace names this VM
             if trigger:
                 actions.recreations[key] = trigger
-            else:
-                kept_keys.append(key)
     return actions
 
 

@@ -90,9 +90,7 @@ def plan_vms(
 
 
 def _expose_invalid_instances(block: ResourceBlock, first: Evaluation, second: Evaluation) -> None:
-    """Let expressions of the second pass read only the invalid instances of a block, as unknown. The valid ones are
-    added again during this pass.
-    """
+    """Let expressions of the second pass read the invalid instances as unknown. It adds the valid ones again."""
     for module in second.list_module_instances(block.address.module):
         block_key = build_resource_key(block.address, module.path)
         first_view = first.resources[block_key]
@@ -170,15 +168,12 @@ class _VmPlanner:
         Pools with a resource of their own come last, since the replacement of their cluster replaces them, too.
         """
         self.context.hints.add_objects(self.objects.values())  # possible targets of placement hints
-        clusters: list[Instance] = []  # after the plan
-        for instance in instances:
-            if instance.type.kind is not PlanningKind.CLUSTER or instance.is_removed:
-                continue
-            clusters.append(instance)
-            attributes = instance.argument_values
-            if attributes is not None and not instance.is_invalid:  # an invalid cluster has no usable id
+        clusters = [item for item in instances if item.type.kind is PlanningKind.CLUSTER and not item.is_removed]
+        for cluster in clusters:
+            attributes = cluster.argument_values
+            if attributes is not None and not cluster.is_invalid:  # an invalid cluster has no usable id
                 # Pools with a resource of their own refer to it.
-                self.context.current_context.clusters[instance.type.build_id(attributes)] = attributes
+                self.context.current_context.clusters[cluster.type.build_id(attributes)] = attributes
         followers: list[tuple[VmObject, VmDemand]] = []  # pools in resources of their own
         for vm_object in self._list_vm_objects(instances):
             demand, problems = vm_context.compute_demand(vm_object, self.context)

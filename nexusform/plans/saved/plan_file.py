@@ -217,9 +217,7 @@ def _parse_json_object(content: bytes) -> dict[str, Any] | None:
 
 
 def _read_manifest(data: bytes, name: str) -> dict[str, Any]:
-    """Return the manifest of the plan file `name`: its first member, with the digests of the others. Raises
-    DiagnosticsError if the data is no plan.
-    """
+    """Return the manifest (first member) of the plan file `name`. Raises DiagnosticsError if it is no plan."""
     first_name, content, _ = read_member_at(data, 0) or ("", b"", 0)
     if first_name != MANIFEST:
         if not data.startswith(b"PK"):

@@ -343,13 +343,15 @@ def _read_location(data: Any) -> Any:
     """Read the location of a VM, pod or other object: `{"Placement": {...}}`. The key is the name of the class of the
     location, the value has the fields. Raises ConversionProblem for another form or an unknown class.
     """
-    name = next(iter(data)) if data.__class__ is dict and len(data) == 1 else ""
-    if name == Placement.__name__:  # of a VM: no other kind is imported
-        return _read_with_path(name, get_annotation_shape(Placement).read, data[name])
-    kinds = get_location_classes()
-    if name not in kinds:
-        raise ConversionProblem(path=(), message=f"one of {', '.join(kinds)} expected")
-    return _read_with_path(name, get_annotation_shape(kinds[name]).read, data[name])
+    class_name = next(iter(data)) if data.__class__ is dict and len(data) == 1 else ""
+    # The usual location, of a VM. Finding it in `get_location_classes` would import the code of all other kinds.
+    location_class: type[ObjectLocation] = Placement
+    if class_name != Placement.__name__:
+        classes = get_location_classes()
+        if class_name not in classes:
+            raise ConversionProblem(path=(), message=f"one of {', '.join(classes)} expected")
+        location_class = classes[class_name]
+    return _read_with_path(class_name, get_annotation_shape(location_class).read, data[class_name])
 
 
 _PLAIN: Final = Shape(None, lambda data: data, is_plain=True)

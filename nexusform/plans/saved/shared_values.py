@@ -102,10 +102,8 @@ class _NodeCollector:
         self.longest_run = 0  # of the mark's letter at the beginning of a text
 
     def collect_node(self, value: Any, depth: int) -> Any:
-        """Return the value itself if it is a scalar, else the node of all values equal to it. Equal lists or objects
-        thus have one node, found by the identity of the value or by its content. A node is created after the nodes of
-        its parts. `depth` is the level of the value in its document. Very deep values and long lists of scalars have a
-        node each.
+        """Return the value itself if it is a scalar, else the node of all lists or objects equal to it. `depth` is the
+        level of the value in its document.
 
         Example: `{"a": [1, 2], "b": [1, 2]}` has one node for both lists, with two uses, and one for the object.
         """
@@ -116,18 +114,25 @@ class _NodeCollector:
         known_node = self._by_identity.get(id(value))
         if known_node is not None:
             return known_node
-        keys: tuple[str, ...] | None = None
-        items: Iterable[Any] = value
-        if kind is not list and kind is not tuple:
-            if kind is not dict:
-                if not isinstance(value, Mapping):
-                    return value  # unknown, or a number that is exact
-                value = dict(value)
-                self._converted.append(value)  # it stays alive: its id is not reused
-            keys = tuple(value)
-            keys, items = self._keys.setdefault(keys, keys), value.values()  # equal keys become one tuple with one id
-        is_long_list = keys is None and len(value) > _LONG_LIST and _SCALARS.issuperset(map(type, value))
-        if depth > _MAXIMUM_DEPTH or is_long_list:  # written as it is, without a comparison with others
+        if kind is list or kind is tuple:
+            is_long_list = len(value) > _LONG_LIST and _SCALARS.issuperset(map(type, value))
+            return self._collect_container(value, None, value, depth, is_shared=not is_long_list)
+        if kind is not dict:
+            if not isinstance(value, Mapping):
+                return value  # unknown, or a number that is exact
+            value = dict(value)
+            self._converted.append(value)  # it stays alive: its id is not reused
+        keys = tuple(value)
+        keys = self._keys.setdefault(keys, keys)  # equal keys become one tuple with one id
+        return self._collect_container(value, keys, value.values(), depth)
+
+    def _collect_container(
+        self, value: Any, keys: tuple[str, ...] | None, items: Iterable[Any], depth: int, *, is_shared: bool = True
+    ) -> _SharedNode:
+        """Return the node of a list (`keys` None) or object with these items, after nodes for its items. Equal values
+        have one node, unless they are not `is_shared` or very deep: then each has a node of its own.
+        """
+        if depth > _MAXIMUM_DEPTH or not is_shared:
             self._scan_texts_for_mark_letters(value)
             return self._add_collected_node(_SharedNode(keys, list(items)))
         depth += 1

@@ -186,9 +186,7 @@ def _encode_location(placement: Placement | None) -> list[Any] | None:
 
 
 def _describe_vm_outcome(vm: MapVm) -> str:
-    """Return the effect of the plan on a VM as text, such as `host lost`. Return "" if its mark on the map is enough:
-    placed, moved, removed or kept.
-    """
+    """Return the effect of the plan on a VM, such as `host lost`; "" if its mark on the map is enough."""
     if vm.row is None:  # unchanged or unmanaged; an unmanaged VM can only lose its host
         return _EFFECT_TEXTS[Effect.LOST] if vm.mark is ChangeMark.REMOVED else ""
     effect = compute_effect(vm.row)

@@ -156,9 +156,7 @@ _RowsByVm: TypeAlias = Mapping[_VmKey, list[PlacementChange]]
 
 
 def _restore_current_site(site: SiteVms) -> SiteVms:
-    """Return a site as it was before the plan: without new racks, machines and pools, and with nothing removed. A plan
-    with errors shows only this placement.
-    """
+    """Return a site as it was before the plan. A plan with errors shows only this placement."""
     machines = []
     machine_names, rack_names = set(), set()
     for machine in site.machines:

@@ -91,9 +91,7 @@ class _Replicas(Struct):
 
 
 def _describe_workload_losses(plan: Plan) -> Iterator[str]:
-    """Yield a clause per workload without any pod for some time or permanently. A workload that keeps a pod up
-    throughout has none.
-    """
+    """Yield a clause per workload that has no pod at all for some time, or permanently."""
     removal_times = _compute_removal_times(plan)
     workloads: dict[tuple[str, str], _Replicas] = {}  # by (address, workload name)
     for row in plan.placements:

@@ -297,9 +297,7 @@ def _describe_part(path: Path, old: Any, new: Any, *, is_hidden: bool) -> str:
 
 
 def _format_value(plain: Any) -> str:
-    """Format a value on one line, truncated if it is long. A container is formatted as its size, except a short object
-    without nesting.
-    """
+    """Format a value on one line, truncated if it is long. Most containers are formatted as their size."""
     if plain is UNKNOWN:
         return KNOWN_AFTER_APPLY
     if plain.__class__ is dict:

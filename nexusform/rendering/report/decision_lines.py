@@ -68,9 +68,7 @@ class DecisionLine(Struct, frozen=True):
 
 
 def build_decision_lines(plan: Plan) -> tuple[DecisionLine, ...]:
-    """Return the lines of the decision block of a plan, without empty ones. A failed plan has only the number of its
-    errors and the guard rails.
-    """
+    """Return the lines of the decision block of a plan. A failed plan has only its errors and guard rails."""
     if plan.errored:
         errors = format_count(len(select_errors(plan.diagnostics)), "error")
         failure = DecisionLine("Plan failed", (f"{errors}. No changes were made.",))

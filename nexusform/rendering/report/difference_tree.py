@@ -374,9 +374,7 @@ def measure_name_width(name: str, *, quote: bool = False) -> int:
 
 
 def _parse_json(text: Any) -> Any:
-    """Return the structure of a JSON object or list, or ABSENT for an absent text. Return None for other texts, and for
-    too deep structures.
-    """
+    """Return the structure of a JSON text; ABSENT for an absent one, None if it is no container or too deep."""
     if text is ABSENT:
         return ABSENT
     # The first character excludes most texts without stripping them.

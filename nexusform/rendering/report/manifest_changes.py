@@ -82,9 +82,7 @@ def _parse_objects(text: object) -> dict[_Key, Mapping[str, Any]]:
 
 
 def _compare_fields(title: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> list[FieldChange]:
-    """Return the changed fields of one object, each with a short path and both values: `containers[web].image`. The
-    data of a Secret is hidden.
-    """
+    """Return the changed fields of an object: path (`containers[web].image`) and values. Data of a Secret is hidden."""
     changes: list[FieldChange] = []
     is_secret = old.get("kind") == "Secret"  # the values of its data are not shown
     for path, before, after in _find_differences((), old, new):
@@ -135,9 +133,7 @@ def _split_into_parts(value: Any) -> dict[str, Any] | None:
 
 
 def _format_value(value: Any, *, is_hidden: bool = False) -> str:
-    """Format a value in short form; "" if it is _ABSENT. A mapping or list is formatted as its size. A hidden value is
-    shown as sensitive.
-    """
+    """Format a value in short form: "" if absent, a size for a container, and sensitive if hidden."""
     if value is _ABSENT:
         return ""
     if is_hidden:

@@ -241,9 +241,7 @@ def _build_summary(kind: str, actions: Counter[PlacementAction], effects: Iterab
 
 
 def find_pools_recreated_at_once(plan: Plan) -> frozenset[tuple[str, str, str]]:
-    """Return the pools (site, cluster, name) with all nodes removed before any is created. Such a pool has several
-    nodes in a single batch, and no surge.
-    """
+    """Return the pools (site, cluster, name) with several nodes in a single batch and no surge."""
     pools = set()
     for upgrade in plan.upgrades:
         for pool in upgrade.pools:

@@ -223,9 +223,7 @@ def _count_compute_machines(site: SiteVms) -> int:
 
 
 def _describe_status(status: MachineStatus) -> str:
-    """Return the main reason for a machine to be out of service, such as `Off` or `cordoned by Azure`. The message of
-    the platform follows, if there is one.
-    """
+    """Return the main reason for a machine to be out of service, such as `Off`, and the message of the platform."""
     if status.power_state.lower() == "off":
         text = "Off"
     elif status.detailed_status.lower() != "provisioned":

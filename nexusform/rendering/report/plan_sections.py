@@ -176,9 +176,7 @@ def build_all_capacity_section(view: PlanReportData) -> Section:
 
 
 def build_upgrade_section(view: PlanReportData) -> Section:
-    """Build a table per upgraded cluster with a row per pool. Clusters with re-created pools have one, too: the title
-    says if all are upgrades.
-    """
+    """Build a table per upgraded or re-created cluster with a row per pool. The title says if all are upgrades."""
     from nexusform.rendering.report.upgrade_sentences import describe_upgrade_course, format_upgrade_heading
 
     heads = ("pool", "SKU", "nodes", "batches", "down at a time", "minimum up")
@@ -235,9 +233,7 @@ def build_check_section(view: PlanReportData) -> Section:
 
 
 def build_rollout_section(view: PlanReportData) -> Section:
-    """Build a table per rollout with a row per step, in plan order. The times are the earliest, as the duration of
-    updates is not included.
-    """
+    """Build a table per rollout with a row per step. The times are the earliest: updates themselves take no time."""
     if not view.plan.rollouts:
         return NO_SECTION  # otherwise the note alone would be content
     tables = []
@@ -434,9 +430,7 @@ def _format_share(line: PlacementLine) -> str:
 
 
 def _select_listed(view: PlanReportData, groups: Sequence[PlacementLineGroup]) -> list[PlacementLineGroup]:
-    """Return the groups without the lines of new VMs if these are many, because the table of pools has them. The lines
-    stay if they were requested.
-    """
+    """Return the groups; many lines of new VMs are left out, unless requested, as the table of pools has them."""
     new_vms = select_vm_rows(view.plan, PlacementAction.PLACE)
     if view.vm_detail is ShownPlacements.ALL or view.is_long or len(new_vms) <= MAX_NEW_VMS:
         return list(groups)

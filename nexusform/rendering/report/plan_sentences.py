@@ -112,9 +112,7 @@ def build_change_comments(change: Change) -> tuple[str, ...]:
 
 
 def _format_reason(change: Change) -> str:
-    """Return the reason of the action in brackets. Return "" if the action needs none, or if the headline has it
-    already, as for forgotten objects.
-    """
+    """Return the reason of the action in brackets; "" if there is none, or the headline has it already."""
     if change.deposed:
         return "(left over from a partially-failed replacement of this instance)"
     if change.action is Action.FORGET:
@@ -212,9 +210,7 @@ _UNFINISHED: Final = (
 
 
 def describe_inventory(plan: Plan) -> str:
-    """Return the age of the oldest inventory: `8 h old`, or `of unknown age` if a time cannot be read. Return ""
-    without an inventory.
-    """
+    """Return the age of the oldest inventory: `8 h old`, or `of unknown age`; "" without an inventory."""
     if not plan.inventories:
         return ""
     ages = [_compute_age(read.exported_at, plan.timestamp) for read in plan.inventories]

@@ -96,9 +96,7 @@ def select_changed_rows(rows: Sequence[SiteRow]) -> list[SiteRow]:
 
 
 def _fold_changed_rows(rows: Sequence[SiteRow]) -> list[SiteRow]:
-    """Return a row per group of sites with equal figures, without unchanged sites. It has the names of all sites of the
-    group, and their number.
-    """
+    """Return a row per group of changed sites with equal figures. It has their names and their number."""
     changed_rows = (row for row in rows if row.has_changes)
     rows_by_figures = group_by(changed_rows, lambda row: replace(row, name=""))  # equal except for the name
     folded_rows = []

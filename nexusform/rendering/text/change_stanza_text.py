@@ -98,9 +98,7 @@ class _DifferenceRenderer:
         return lines
 
     def _render_block(self, node: DifferenceNode, level: int) -> list[str]:
-        """Render the lines of a nested block, its body between braces. A group of blocks unknown before apply has a
-        value instead of a body: it is one line.
-        """
+        """Render the lines of a nested block. A group of blocks unknown before apply is one line with a value."""
         margin = _BLANK * level
         label = f" {quote_string(node.label)}" if node.label else ""
         header = f"{margin}{self._signs[node.symbol]}{format_attribute_name(node.name)}{label}"

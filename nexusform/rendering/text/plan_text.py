@@ -527,9 +527,7 @@ def _render_entry_text(entry: FindingEntry, width: int, paint: Painter) -> list[
 
 
 def _format_locations(locations: Sequence[str]) -> str:
-    """Format locations as `a.nf.hcl:7, :47, b.nf.hcl:3`: a location in the file of the one before has only its line.
-    "..." follows if some are omitted.
-    """
+    """Format locations as `a.nf.hcl:7, :47, b.nf.hcl:3`; "..." follows if some are omitted."""
     texts = []
     previous = ""  # file of the location before
     for location in locations[:_MAX_LOCATIONS]:

@@ -28,11 +28,11 @@ _STEP_WORDS: Final = {
 
 def format_elapsed(seconds: float) -> str:
     """Format seconds as `0s`, `59s`, `1m0s`, `1h2m3s`."""
-    total = int(seconds)
-    hours, minutes = total // 3600, total % 3600 // 60
-    front = enclose("", hours, "h")
-    front += f"{minutes}m" if hours or minutes else ""
-    return f"{front}{total % 60}s"
+    total_minutes, seconds_part = divmod(int(seconds), 60)
+    hours, minutes = divmod(total_minutes, 60)
+    if hours:
+        return f"{hours}h{minutes}m{seconds_part}s"
+    return f"{minutes}m{seconds_part}s" if minutes else f"{seconds_part}s"
 
 
 def _format_name(step: StepEvent) -> str:

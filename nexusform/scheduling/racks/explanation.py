@@ -387,9 +387,7 @@ class _PossibleCapacities:
             ]
 
     def count_remaining(self, sampled: Iterable[int]) -> Interval:
-        """Count the machines that passed all filters, at least and at most over all NUMA layouts. `sampled` are those
-        that passed in the assumed layout.
-        """
+        """Count the machines that passed all filters over all NUMA layouts. `sampled` passed in the assumed one."""
         with_known_cells = sum(machine not in self._all for machine in sampled)
         # Of the machines with unknown cells, some remain in all splits, more in at least one.
         certain = sum(len(capacities) == len(self._all[machine]) for machine, capacities in self._remaining.items())

@@ -212,9 +212,7 @@ class Ledger:
         return self.site.find_splits(unknown_vms.known_capacity, shares)
 
     def choose_cell_splits(self, choice: SplitChoice) -> list[int]:
-        """Choose a split (assumed NUMA layout) and its capacity for every machine with a stale one. Return these
-        machines by number.
-        """
+        """Choose a split (assumed NUMA layout) for every machine with a stale one. Return these machines by number."""
         stale = [machine for machine, unknown_vms in self.unknown_cells.items() if unknown_vms.is_stale]
         for machine in stale:
             site, unknown_vms = self.site, self.unknown_cells[machine]

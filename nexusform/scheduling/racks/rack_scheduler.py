@@ -83,9 +83,7 @@ class RackScheduler:
         )
 
     def add_existing(self, vm: VmName, sku: VmSku, placement: Placement) -> int:
-        """Record an existing VM on a machine, whether it fits or not, and return its handle. A placement without cells
-        means unknown cells.
-        """
+        """Record an existing VM, whether it fits or not, and return its handle. No cells mean unknown cells."""
         self._close_session()
         site = self._site
         machine = site.machine_index[placement.machine]

@@ -13,9 +13,7 @@ NOWHERE = -1
 
 
 class PoolPlacementSession:
-    """Placement of VMs of one pool with one SKU and one set of constraints. Nothing else may change the ledger between
-    its opening and `close`.
-    """
+    """Placement of VMs of one pool with one SKU and constraints. Nothing else changes the ledger until `close`."""
 
     def __init__(
         self,

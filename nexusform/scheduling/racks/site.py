@@ -138,9 +138,7 @@ class SplitCapacities:
         return compute_bounds(self._table.free_capacities[self._known_capacity], self.splits.shares, shape.share)
 
     def find_roomiest(self, shapes: Sequence[VmShape]) -> tuple[Cells, ...] | None:
-        """Return the cells of the VMs in the split with capacity for most VMs of the first SKU, then of the next; None
-        without a known split.
-        """
+        """Return the cells of the VMs in the split with capacity for most VMs, SKU by SKU; None without a split."""
         if not self.splits.legal_splits:
             return None
         return self.splits.find_split_cells(

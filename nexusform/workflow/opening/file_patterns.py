@@ -17,7 +17,10 @@ MATCH_CAP: Final = 100_000  # files per fileset()
 DIRECTORY_CAP: Final = 100_000  # directories read per fileset()
 _ALTERNATIVES_CAP: Final = 1000  # patterns per expansion of braces
 _BRACES: Final = re.compile(r"\\.|\[[^\]]*\]|[{},]", re.DOTALL)  # and escapes and classes, to skip braces in them
-_SIGNS: Final = re.compile(r"\\.|.", re.DOTALL)  # a character, or a backslash with one
+# A character of a class, perhaps after a backslash; a range of such characters, `a-z` or just `a`; parts of a segment.
+_CLASS_CHARACTER: Final = r"(?:\\.|[^\\\]-])"
+_RANGE: Final = re.compile(rf"({_CLASS_CHARACTER})(?:-({_CLASS_CHARACTER}))?", re.DOTALL)
+_TOKEN: Final = re.compile(rf"\[(?P<caret>\^?+)(?P<ranges>(?:{_RANGE.pattern})+)\]|\\.|.", re.DOTALL)
 
 _Matches: TypeAlias = Callable[[str], bool]
 # A literal name, a predicate for names, or None for any directories.
@@ -153,56 +156,44 @@ def _expand_first_braces(text: str, pattern: str) -> list[str] | None:
 
 def _parse_segment(name: str, pattern: str) -> _Segment:
     """Parse one segment of a pattern to a literal name, a predicate for names, or None for `**`. Raises FileProblem. A
-    segment has the signs `*`, `?` and `[...]`; a backslash before a sign makes it a plain character.
+    segment has the wildcards `*`, `?` and `[...]`; a backslash before a character makes it a plain one.
     """
     import re2
 
     if name == "**":
         return None
-    signs = _SIGNS.findall(name)
-    if signs[-1] == "\\":
-        raise _create_pattern_error(pattern)
-    if not any(sign in ("*", "?", "[") for sign in signs):
-        return "".join([sign[-1] for sign in signs])  # without backslashes
+    tokens: list[re.Match[str]] = []
+    for token in _TOKEN.finditer(name):
+        if token[0] in ("[", "\\"):  # a bracket without a valid class, or a backslash without a character
+            raise _create_pattern_error(pattern)
+        tokens.append(token)
+    if not any(token[0].startswith(("*", "?", "[")) for token in tokens):
+        return "".join([token[0][-1] for token in tokens])  # without backslashes
+    parts: list[str] = []  # of a regular expression
+    for token in tokens:
+        if token["ranges"]:
+            parts.append(_convert_character_class(token["ranges"], is_negated=bool(token["caret"])))
+        else:
+            parts.append({"*": ".*", "?": "."}.get(token[0]) or _escape_character(token[0]))
     options = re2.Options()
     options.log_errors = False
     # re2 matches in linear time; pattern and names may be untrusted.
-    parts: list[str] = []
-    position = 0
-    while position < len(signs):
-        sign = signs[position]
-        position += 1
-        if sign == "[":
-            part, position = _parse_character_class(signs, position, pattern)
-            parts.append(part)
-        else:
-            parts.append({"*": ".*", "?": "."}.get(sign) or _escape_sign(sign))
     compiled = re2.compile("(?s)" + "".join(parts), options)
     return lambda name: compiled.fullmatch(name.encode(errors="replace").decode()) is not None
 
 
-def _parse_character_class(signs: list[str], position: int, pattern: str) -> tuple[str, int]:
-    """Return the regular expression of a character class, and the position after its `]`; `position` is after its `[`.
-    A sign is a character, or a backslash with a character. Raises an error about the whole `pattern`.
-    """
-    is_negated = signs[position : position + 1] == ["^"]
-    position += is_negated  # 1 for the `^`
-    ranges: list[str] = []
-    while signs[position : position + 1] != ["]"] or not ranges:  # an empty class `[]` is an error, raised below
-        # A single sign is its own range; `a-z` has three signs, and the first and last are its ends.
-        span = 3 if signs[position + 1 : position + 2] == ["-"] else 1
-        ends = signs[position : position + span : 2]
-        if len(ends) != (span + 1) // 2 or any(end in ("-", "]") for end in ends):  # an end is missing or not escaped
-            raise _create_pattern_error(pattern)
-        low, high = ends[0][-1], ends[-1][-1]  # without a backslash
-        ranges.append(f"{_escape_sign(low)}-{_escape_sign(high)}" if low <= high else "")  # "": a reversed range
-        position += span
-    content = "".join(ranges)
-    if not content:  # all ranges are reversed, such as `z-a`: no character, or any if negated
-        return ("." if is_negated else r"[^\x00-\x{10FFFF}]"), position + 1
-    return f"[{'^' if is_negated else ''}{content}]", position + 1
+def _convert_character_class(ranges: str, *, is_negated: bool) -> str:
+    r"""Return the regular expression of a character class, here for `a-c_`: `[\x{61}-\x{63}\x{5f}-\x{5f}]`."""
+    content = ""
+    for first, last in _RANGE.findall(ranges):
+        low, high = first[-1], (last or first)[-1]  # without backslashes; a single character is its own range
+        if low <= high:  # otherwise no character is in the range, such as `z-a`
+            content += f"{_escape_character(low)}-{_escape_character(high)}"
+    if not content:
+        return "." if is_negated else r"[^\x00-\x{10FFFF}]"  # any character, or none
+    return f"[{'^' if is_negated else ''}{content}]"
 
 
-def _escape_sign(sign: str) -> str:
-    """Return a character (without its backslash) as a hexadecimal escape for re2."""
-    return f"\\x{{{ord(sign[-1]):x}}}"
+def _escape_character(text: str) -> str:
+    """Return a character, perhaps after a backslash, as a hexadecimal escape for re2."""
+    return f"\\x{{{ord(text[-1]):x}}}"

@@ -50,9 +50,7 @@ def lint_plan(
 
 
 def _build_lint_site(site: SitePlan, evaluated_pools: Collection[tuple[str, str]]) -> LintSite:
-    """Build the facts of a site. Rules simulate on the site before the plan, or after it without the VMs of
-    `evaluated_pools`, if there are any.
-    """
+    """Build the facts of a site before the plan, or after it without the VMs of `evaluated_pools`, if there are any."""
     scheduler = site.base
     if evaluated_pools:
         scheduler = site.scheduler.copy()

@@ -114,22 +114,21 @@ def check_provider_addresses(
 
 
 def check_provider_blocks(request: PlanRequest) -> list[Diagnostic]:
-    """Check provider blocks and settings without creating providers; unset variables are unknown."""
-    from nexusform.planning.modules.configuration_validation import mark_unset_variables_unknown
+    """Check the names and settings of provider blocks without creating providers. Unset variables are unknown."""
+    from nexusform.planning.modules.configuration_validation import mark_unset_variables_unknown  # for validate only
 
     configuration = request.configuration
     problems = list(check_provider_names(configuration, PROVIDERS))
-    no_resources = PreparedBodyCache({"managed": {}, "data": {}})  # without schemas it checks no resource blocks
-    settings = build_evaluation_settings(request, no_resources, request.state)
+    no_resource_schemas = PreparedBodyCache({"managed": {}, "data": {}})  # settings of providers refer to no resource
+    settings = build_evaluation_settings(request, no_resource_schemas, request.state)
     evaluation = Evaluation(mark_unset_variables_unknown(settings, configuration, request.variables))
+    scope = evaluation.build_scope(evaluation.root)
     for block in configuration.root.providers.values():
-        kind = PROVIDERS.get(block.name)
-        if kind is None:  # check_provider_names reports it
+        if block.name not in PROVIDERS:  # check_provider_names reports it
             continue
-        body, new_problems = build_prepared_body(block.body, kind.settings, block.span)
+        body, new_problems = build_prepared_body(block.body, PROVIDERS[block.name].settings, block.span)
         if not has_errors(new_problems):
-            scope = evaluation.build_scope(evaluation.root)
-            _, _, evaluation_problems = body.evaluate(scope, allows_ephemeral=True)
+            _values, _sensitive_paths, evaluation_problems = body.evaluate(scope, allows_ephemeral=True)
             new_problems += evaluation_problems
         header = _format_block_header(block)
         problems += [problem if problem.block else replace(problem, block=header) for problem in new_problems]

@@ -58,14 +58,7 @@ def _limit_by_signal(seconds: int, failure: DiagnosticsError) -> Iterator[None]:
 
 @contextmanager
 def _limit_by_thread(seconds: int, failure: DiagnosticsError) -> Iterator[None]:
-    """Raise the failure in the planning thread, after the time limit and repeatedly until the block ends. A watching
-    thread raises it. Python delivers such an exception later, perhaps only after the block: then it is replaced by a
-    placeholder, and that one is suppressed.
-    """
-    planning_thread = threading.get_ident()
-    has_ended = was_raised = False
-    end_event = threading.Event()
-    raise_lock = threading.Lock()
+    """Raise the failure in this thread, after the time limit and repeatedly until the block ends."""
 
     class TimeLimitExceeded(DiagnosticsError):
         """Exception without arguments, as required for raising in another thread."""
@@ -73,36 +66,52 @@ def _limit_by_thread(seconds: int, failure: DiagnosticsError) -> Iterator[None]:
         def __init__(self) -> None:
             super().__init__(*failure.diagnostics)
 
-    def watch_time() -> None:
-        """Raise the exception after the limit, and again while the block still runs."""
-        nonlocal was_raised
-        wait, remaining_waits = float(seconds), _MAX_WAITS
-        while not end_event.wait(wait):
-            wait = _REPEAT_SECONDS
-            if remaining_waits and not _is_own_code(sys._current_frames().get(planning_thread)):  # noqa: SLF001 - there is no other
-                remaining_waits -= 1
-                continue  # perhaps a finaliser runs, and would swallow the exception: try again later
-            with raise_lock:
-                if has_ended:
-                    return
-                was_raised = True
-                _raise_in_thread(planning_thread, TimeLimitExceeded)
-
-    threading.Thread(target=watch_time, daemon=True, name="nexusform: time budget").start()
+    watch = _PlanningWatch(threading.get_ident(), TimeLimitExceeded)
+    threading.Thread(target=watch.run, args=(seconds,), daemon=True, name="nexusform: time budget").start()
     try:
         yield
     finally:
-        # The event is set last: an exception inside set() could leave its lock held, and the next call would hang.
-        while not has_ended:
-            with suppress(TimeLimitExceeded):  # the block ended in time, just before its exception
-                has_ended = True
-        with suppress(TimeLimitExceeded), raise_lock:
-            if was_raised:
-                with suppress(_PlaceholderError):  # it replaces a TimeLimitExceeded still pending after the block
-                    _raise_in_thread(planning_thread, _PlaceholderError)
+        watch.stop()
+
+
+class _PlanningWatch:
+    """Watch of the planning thread by another thread, which runs `run`. The planning thread calls `stop`. Python raises
+    an exception of another thread late: at the next step of the thread, perhaps only after its planning.
+    """
+
+    def __init__(self, planning_thread: int, exception: type[Exception]) -> None:
+        self._planning_thread, self._exception = planning_thread, exception
+        self._has_ended = self._was_raised = False
+        self._end_event, self._raise_lock = threading.Event(), threading.Lock()
+
+    def run(self, seconds: float) -> None:
+        """Raise the exception in the planning thread after the seconds, and again while planning still runs."""
+        wait, remaining_delays = seconds, _MAX_WAITS
+        while not self._end_event.wait(wait):
+            wait = _REPEAT_SECONDS
+            frame = sys._current_frames().get(self._planning_thread)  # noqa: SLF001 - there is no other
+            if remaining_delays and not _is_own_code(frame):
+                remaining_delays -= 1
+                continue  # perhaps a finaliser runs, and would swallow the exception: try again later
+            with self._raise_lock:
+                if self._has_ended:
+                    return
+                self._was_raised = True
+                _raise_in_thread(self._planning_thread, self._exception)
+
+    def stop(self) -> None:
+        """Stop the watch. An exception that was raised too late does not leave this function."""
+        while not self._has_ended:
+            with suppress(self._exception):
+                self._has_ended = True
+        with suppress(self._exception), self._raise_lock:
+            if self._was_raised:  # perhaps not delivered yet: another one replaces it, and ends the loop
+                with suppress(_PlaceholderError):
+                    _raise_in_thread(self._planning_thread, _PlaceholderError)
                     while True:
-                        pass  # until it is raised
-        end_event.set()
+                        pass
+        # Last, as an exception inside of set() could leave its lock held, and the next call would hang.
+        self._end_event.set()
 
 
 class _PlaceholderError(BaseException):

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning
 from nexusform.interfaces.plugins import Provider, ProviderProblem
 from nexusform.json_data.plain_data import get_mapping
-from nexusform.providers.optional_provider_interfaces import IdentifiedProvider
+from nexusform.providers.optional_provider_interfaces import IdentifiedProvider, IdentityComparison
 from nexusform.state.objects import State
 from nexusform.workflow.opening.provider_setup import list_objects
 
@@ -40,7 +40,7 @@ def check_identities(
             continue
         identity = get_mapping(recorded.get(name, {}), "identity")
         if connects or provider.has_fixed_identity:
-            _check_and_record_provider_identity(check, name, provider, state, identity, accepted)
+            _check_provider_identity(check, name, provider, state, identity, accepted)
         elif list_objects(state, name):
             not_compared_warning = build_warning(
                 NOT_COMPARED,
@@ -52,7 +52,7 @@ def check_identities(
     return check
 
 
-def _check_and_record_provider_identity(
+def _check_provider_identity(
     check: IdentityCheck,
     name: str,
     provider: IdentifiedProvider,
@@ -60,9 +60,8 @@ def _check_and_record_provider_identity(
     recorded: Mapping[str, Any],
     accepted: str,
 ) -> None:
-    """Compare the identity of one provider, and record the result in `check`. Raises ProviderProblem. `recorded` is the
-    identity in the state or a saved plan. The comparison has three results: another system is an error, unless its uid
-    is `accepted` (-allow-other-hub); the same one is recorded as confirmed; an uncertain one causes a warning.
+    """Compare the identity of a provider's system with the `recorded` one, and add the result to `check`. `accepted` is
+    the uid of another system permitted by -allow-other-hub. Raises ProviderProblem.
     """
     objects = [current.attributes for _, current in list_objects(state, name)]
     try:
@@ -71,31 +70,37 @@ def _check_and_record_provider_identity(
         if objects:
             raise  # its objects must not be changed through an unknown system
         return  # it has no objects in the state yet
-    if not observed:  # the provider cannot tell
+    if not observed:  # the system has no identity
         return
-    entry = {"identity": dict(observed)}
-    check.observed[name] = entry
+    check.observed[name] = {"identity": dict(observed)}
     comparison = provider.compare_identity(recorded, observed)
-    if comparison.difference and accepted not in comparison.accepted_by:  # another system, not accepted by flag
-        flag = f"-allow-other-hub={comparison.accepted_by[0]}" if comparison.accepted_by else ""
-        different_system_error = build_error(
-            ANOTHER_HUB,
-            f'Provider "{name}" reaches another system than the state records: {comparison.difference}. No changes '
-            "were made. Use the credentials of the recorded one. After a migration, repeat the command with "
-            f"{flag}.",
-        )
-        check.diagnostics.append(different_system_error)
-    elif comparison.is_known or not objects:  # the same or an accepted system, or any system without objects
-        check.confirmed[name] = entry if comparison.difference else {"identity": _merge_parts(recorded, observed)}
-    else:  # perhaps another system, so objects missing there may still exist
+    if comparison.difference:
+        if accepted in comparison.accepted_by:
+            check.confirmed[name] = check.observed[name]
+        else:
+            check.diagnostics.append(_build_other_system_error(name, comparison))
+    elif comparison.obstacle and objects:
+        # Perhaps it is another system. Then objects missing there may still exist on the recorded one.
         provider.keep_missing_objects()
         check.unconfirmed[name] = provider
-        not_checked_warning = build_warning(
+        not_compared_warning = build_warning(
             UNKNOWN_IDENTITY,
             f'Provider "{name}": {comparison.obstacle}, so it is unknown whether this is the recorded system. Objects '
             "missing there stay in the state. Allow get of the namespace kube-system, or of one in use.",
         )
-        check.diagnostics.append(not_checked_warning)
+        check.diagnostics.append(not_compared_warning)
+    else:  # the same system, or one without objects in the state
+        check.confirmed[name] = {"identity": _merge_parts(recorded, observed)}
+
+
+def _build_other_system_error(name: str, comparison: IdentityComparison) -> Diagnostic:
+    """Build the error for the provider `name` of another system; it names the flag that permits the system."""
+    detail = (
+        f'Provider "{name}" reaches another system than the state records: {comparison.difference}. No changes '
+        "were made. Use the credentials of the recorded one. After a migration, repeat the command with "
+        f"-allow-other-hub={comparison.accepted_by[0]}."
+    )
+    return build_error(ANOTHER_HUB, detail)
 
 
 def _merge_parts(recorded: Mapping[str, Any], observed: Mapping[str, Any]) -> dict[str, Any]:
@@ -118,7 +123,7 @@ def add_new_identities(providers: Mapping[str, Provider], check: IdentityCheck, 
     entries = dict(state.providers)
     for name, entry in check.confirmed.items():
         provider, identity = providers[name], entry["identity"]
-        if not isinstance(provider, IdentifiedProvider) or provider.compare_identity(identity, identity).is_known:
+        if not isinstance(provider, IdentifiedProvider) or not provider.compare_identity(identity, identity).obstacle:
             continue  # comparable with itself, so the identity is complete
         objects = [current.attributes for _, current in list_objects(state, name)]
         try:

@@ -180,9 +180,8 @@ class Run(Struct):
         return replace(result, plan=record_evaluation(result.plan, self.project))
 
     def _refresh_and_plan(self, options: PlanOptions) -> PlanResult:
-        """Import, refresh, plan and dry-run. A failed plan has the diagnostics of the first step with errors. The steps
-        in order: check the state, identify the systems of the providers, find objects to import, read the existing
-        objects, plan, and validate the plan at the providers.
+        """Check the state and the systems of the providers, import, refresh, plan and dry-run. A failed plan has the
+        diagnostics of the first step with errors.
         """
         diagnostics = self._check_state_consistency()
         if not has_errors(diagnostics) and (options.refresh or self._has_imports(options)):
@@ -207,13 +206,13 @@ class Run(Struct):
                 return self.build_failed_plan(options, [build_error("refresh-failed", str(problem))])
             diagnostics += refresh_diagnostics
             self._record_confirmed_identities()
+        request = replace(request, imports={**request.imports, **imported, **options.imports})
+        # Planning adds the responses of servers that data sources read.
+        responses = self.project.servers.answers if self.project.servers is not None else {}
+        response_count = len(responses)
         with log_duration("plan made", mode=options.mode):
-            all_imports = {**request.imports, **imported, **options.imports}
-            # Responses of servers to data sources: planning adds those that it fetches.
-            answers = self.project.servers.answers if self.project.servers is not None else {}
-            count_before = len(answers)
-            result = make_plan(replace(request, imports=all_imports))
-        diagnostics += self._compare_identities(options, is_connected=len(answers) > count_before)
+            result = make_plan(request)
+        diagnostics += self._compare_identities(options, is_connected=len(responses) > response_count)
         if has_errors(diagnostics):
             return self.build_failed_plan(options, diagnostics)
         result, dry_run_diagnostics = self._add_dry_run_results(result, options, request)

@@ -56,10 +56,11 @@ def check_saved_plan(run: Run, saved: SavedPlan, *, replan: bool = False, is_ver
 
 
 def _compare_plan(run: Run, saved: SavedPlan, *, replan: bool, is_verified: bool) -> CheckedPlan:
-    """Compare a saved plan with a new one, and return the plan to apply, or none with an error. If the serial of the
-    state or an input changed since, the new plan reads the providers, and needs only the same changes. Otherwise it
-    uses the recorded inputs, and must match in every part: a difference means a modified file. `replan` adds a
-    comparison by reading the providers. `is_verified`: the plan has a verified signature.
+    """Compare a saved plan with a new one, and return the plan to apply, or none with an error.
+
+    - Another serial of the state, or a changed input: a plan with the current values needs the same changes.
+    - Neither changed: a plan with the values recorded in the file must be equal. `replan` first requires the same
+      changes with current values, too. `is_verified`: the file has a verified signature.
     """
     plan = saved.plan
     if plan.serial != run.stored.state.serial:
@@ -67,7 +68,7 @@ def _compare_plan(run: Run, saved: SavedPlan, *, replan: bool, is_verified: bool
     changed_inputs = _list_changed_inputs(run, saved)
     if not changed_inputs and not replan:
         return _compare_with_new_plan(run, saved, is_verified=is_verified)
-    new_plan = run.plan(get_plan_options(plan)).plan
+    new_plan = run.plan(get_plan_options(plan)).plan  # with current values
     differences = _describe_differences(plan, new_plan)
     if differences:
         cause = "Planning"
@@ -78,13 +79,13 @@ def _compare_plan(run: Run, saved: SavedPlan, *, replan: bool, is_verified: bool
             f"{cause} differs: {differences} No changes were made. Plan again and review the new plan.",
         )
         return CheckedPlan(plan=None, diagnostics=(rejection,))
+    if not changed_inputs:
+        return _compare_with_new_plan(run, saved, is_verified=is_verified)
     warnings: list[Diagnostic] = []
     for name in changed_inputs:
         detail = f"{name} changed since the plan. A new plan has the same changes, so they are applied."
         warnings.append(build_warning("plan-inputs-changed", detail))
-    if warnings:  # the values of changed inputs are in the new plan only
-        return CheckedPlan(new_plan, tuple(warnings))
-    return _compare_with_new_plan(run, saved, is_verified=is_verified)
+    return CheckedPlan(new_plan, tuple(warnings))  # the saved plan lacks the values of the changed inputs
 
 
 def _compare_for_new_serial(run: Run, plan: Plan) -> CheckedPlan:

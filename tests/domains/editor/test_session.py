@@ -204,6 +204,19 @@ def test_names_and_values_are_completed(drive: Drive) -> None:
     drive(story)
 
 
+@pytest.mark.of_domains("fleet")
+def test_reference_by_name_is_completed_with_the_name(drive: Drive) -> None:
+    async def story(session: Session) -> None:
+        session.open("main.nf.hcl")
+        strategy = '\nresource "fleet_staged_update_strategy" "slow" {\n}\n'
+        run = 'resource "fleet_staged_update_run" "r" {\n  staged_rollout_strategy_name = \n}\n'
+        session.type("main.nf.hcl", MAIN + strategy + run)
+        references = await session.completions("main.nf.hcl", "staged_rollout_strategy_name = ")
+        assert next(iter(references)) == "fleet_staged_update_strategy.slow.name"
+
+    drive(story)
+
+
 def test_reference_is_completed_step_by_step(drive: Drive) -> None:
     async def story(session: Session) -> None:
         session.open("main.nf.hcl")

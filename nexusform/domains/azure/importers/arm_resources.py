@@ -222,16 +222,17 @@ def read_arm_resources(
         return []
     if isinstance(document, Mapping) and "id" in document:
         return [ArmItem(file, path, document, findings)]
-    # The document is no list; it may be an error of Azure: {"error": {"code": ..., "message": ...}}.
+    findings.append(Problem(path or _TOP_LEVEL, SHAPE, _explain_missing_resources(document), file=file))
+    return []
+
+
+def _explain_missing_resources(document: Any) -> str:
+    """Return why a document has no resources. It may be an error of Azure: {"error": {"code": ..., "message": ...}}."""
     parts = [get_value_at_path(document, "error", name) for name in ("code", "message")]
     error_message = ": ".join(part.rstrip(".") for part in parts if _is_valid_unicode_string(part))
-    detail = (
-        f"this is an Azure error, not a list of resources: {error_message}."
-        if error_message
-        else f'a list of resources or {{"value": [...]}} is needed, not {describe_type(document)}.'
-    )
-    findings.append(Problem(path or _TOP_LEVEL, SHAPE, detail, file=file))
-    return []
+    if error_message:
+        return f"this is an Azure error, not a list of resources: {error_message}."
+    return f'a list of resources or {{"value": [...]}} is needed, not {describe_type(document)}.'
 
 
 def _find_truncation_key(page: Mapping[str, Any], resources: Any, *, is_joined: bool) -> str:

@@ -116,6 +116,14 @@ def apply_changes(items: AzResources, changes: Sequence[ToolChange], findings: l
     return changed_site.build_result()
 
 
+def _list_extended_locations(items: AzResources) -> list[str]:
+    """Return the extended locations of a site, each once: those of its racks, machines and Nexus clusters."""
+    locations = [read_extended_location(item) for item in items.list_resources("racks")]
+    locations += [read_extended_location(item) for item in items.list_resources("bare_metal_machines")]
+    locations += [read_extended_location(item, "clusterExtendedLocation") for item in items.list_resources("clusters")]
+    return list(filter(None, dict.fromkeys(locations)))
+
+
 class _ChangedSite:
     """Bodies of a site by kind and lower-case id, with changes applied in turn."""
 
@@ -128,21 +136,16 @@ class _ChangedSite:
             resources = items.list_resources(kind)
             ids = [normalize_id(str(item.read_value("id") or item.read_value("name"))) for item in resources]
             self.bodies[kind] = dict(zip(ids, resources, strict=True))
-        # Extended locations of the site. Objects of other locations are not missing in the inventory.
-        self.locations: dict[str, None] = {}  # an ordered set
-        for kind in ("racks", "bare_metal_machines"):
-            self.locations |= dict.fromkeys(map(read_extended_location, items.list_resources(kind)))
-        for item in items.list_resources("clusters"):
-            self.locations[read_extended_location(item, "clusterExtendedLocation")] = None
-        self.locations.pop("", None)  # resources without one
+        self.locations = _list_extended_locations(items)
         self.skus = set(CATALOGUES[NEWEST].vm_skus)  # names of known VM SKUs: of the catalogue and of the site
         sku_fields = ("vmSkuName", "controlPlaneNodeConfiguration", INITIAL_POOLS, "nodes")
         for item in chain(self.bodies[CLUSTERS].values(), self.bodies[POOLS].values()):
             self.skus.update(_list_vm_skus_of_body({name: item.read_value(name) for name in sku_fields}))
-        self.pools: list[NewAgentPool] = []  # created by the changes
+        # Effects of the changes, for the result: see the fields of ResourcesAfterChanges.
+        self.pools: list[NewAgentPool] = []
         self.recreated_ids: set[str] = set()
-        self.clusters_losing_pools: set[str] = set()  # clusters with a removed pool
-        self.addresses: dict[str, str] = {}  # of new objects in the other tool, by id
+        self.clusters_losing_pools: set[str] = set()
+        self.addresses: dict[str, str] = {}
         self.affected_ids: dict[str, None] = {}  # an ordered set
 
     def build_result(self) -> ResourcesAfterChanges:
@@ -263,12 +266,9 @@ class _ChangedSite:
         if exists:
             decisive_paths += _RECREATION_FIELDS[change.kind]  # a re-created object is placed again
         for path, reason in change.unknown.items():
-            property_path = path
-            if path[:1] == ("properties",):
-                property_path = path[1:]
+            property_path = path[1:] if path[:1] == ("properties",) else path
             # The unknown value may be a part of a decisive one, or contain it.
-            is_decisive = any(_is_prefix_of_other(property_path, decisive) for decisive in decisive_paths)
-            if is_decisive:
+            if any(_is_prefix_of_other(property_path, decisive) for decisive in decisive_paths):
                 self._report(change, "unknown-in-plan", f"{reason}, so placement cannot be predicted.", path)
         properties = change.body.get("properties")
         if not isinstance(properties, Mapping | None):
@@ -321,11 +321,11 @@ class _ChangedSite:
         if not self.locations:
             return  # no resource of the inventory has one
         if len(self.locations) == 1 and not location:
-            body["extendedLocation"] = {"name": next(iter(self.locations))}
+            body["extendedLocation"] = {"name": self.locations[0]}
             return
         display_name, site_names = extract_name(location), list(map(extract_name, self.locations))
         if display_name in site_names:  # one name in two subscriptions or groups: their full ids differ
-            display_name, site_names = location, list(self.locations)
+            display_name, site_names = location, self.locations
         message = f'its extended location is "{display_name}"' if location else "it has no known one"
         detail = f"{message}. The inventory is of {format_list(site_names)}."
         self._report(change, "unknown-extended-location", detail, ("extendedLocation", "name"))

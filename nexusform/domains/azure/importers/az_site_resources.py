@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from ipaddress import AddressValueError, IPv4Address, IPv4Network, NetmaskValueError
 from itertools import chain, pairwise
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from nexusform.diagnostics.diagnostic import Severity
 from nexusform.diagnostics.phrases import enclose
@@ -60,30 +60,34 @@ def read_site_resources(items: AzResources) -> SiteResources:
         for name, item in iterate_named_items(listed.get(APPLIANCES, ()))
     )
     sizes = [item.read_number("sizeMiB", 0) for item in listed.get(VOLUMES, ())]
-    ends_by_version: dict[str, tuple[str, str]] = {}  # ends of support and of availability, "" if unknown
-    for entry in chain.from_iterable(item.read_objects("values") for item in listed.get(VERSIONS, ())):
-        for version, support_end, availability_end in _parse_versions(entry):
-            ends_by_version[version] = (support_end, availability_end)
+    versions = _collect_versions(listed.get(VERSIONS, ()))
     network_names = _build_network_names(networks)  # by lower-case id
-    clusters = tuple(_read_cluster_networks(items.list_resources("kubernetes_clusters"), network_names))
-    vm_counts: Counter[str] = Counter()  # attached VMs by lower-case id of their network
-    for vm in items.list_resources("virtual_machines"):
-        attachments = vm.read_objects("networkAttachments")
-        vm_counts.update(normalize_id(attachment.read_text("attachedNetworkId", "")) for attachment in attachments)
+    vm_counts = _count_attached_vms(items.list_resources("virtual_machines"))
     addresses = tuple(NetworkAddresses(network_names[id_], size, vm_counts[id_]) for id_, _, size in networks)
     return SiteResources(
         networks=addresses if NETWORKS in listed else None,
         storage=appliances if APPLIANCES in listed else None,
         volumes=(len(sizes), sum(sizes)) if VOLUMES in listed else None,  # number and MiB
         volume_sizes=tuple(sorted(Counter(sizes).items())),
-        versions=tuple(ends_by_version) if VERSIONS in listed else None,
-        supported_until=tuple((version, end) for version, (end, _) in ends_by_version.items() if end),
-        available_until=tuple((version, end) for version, (_, end) in ends_by_version.items() if end),
-        clusters=clusters,
+        versions=tuple(versions) if VERSIONS in listed else None,
+        supported_until=tuple((name, version.support_end) for name, version in versions.items() if version.support_end),
+        available_until=tuple(
+            (name, version.availability_end) for name, version in versions.items() if version.availability_end
+        ),
+        clusters=tuple(_read_cluster_networks(items.list_resources("kubernetes_clusters"), network_names)),
         runtime=_read_runtime(items.list_resources("clusters")),
         upgrades=tuple(_read_available_cluster_upgrades(items.list_resources("kubernetes_clusters"))),
         attachable=_read_attachable_networks(items),
     )
+
+
+def _count_attached_vms(vms: Iterable[ArmItem]) -> Counter[str]:
+    """Count the attached VMs by lower-case id of their network."""
+    counts: Counter[str] = Counter()
+    for vm in vms:
+        attachments = vm.read_objects("networkAttachments")
+        counts.update(normalize_id(attachment.read_text("attachedNetworkId", "")) for attachment in attachments)
+    return counts
 
 
 def _build_network_names(networks: Sequence[_Network]) -> dict[str, str]:
@@ -110,23 +114,33 @@ def _read_runtime(clusters: Sequence[ArmItem]) -> RuntimeVersion | None:
     return RuntimeVersion(version, tuple(offers)) if version or offers else None
 
 
-def _parse_versions(minor: ArmItem) -> Iterator[tuple[str, str, str]]:
-    """Parse the versions of one catalogue entry, each with its ends of support and availability ("" if
-    unknown). The bundles of a minor version are joined in one string: `{ components: {...}, patchVersion:
-    v1.33.4-4.7.0, supportExpiryDate: 2027-06-30 00:00:00 +0000 UTC }`. Without bundles the minor version counts.
+class _VersionEnds(NamedTuple):
+    """Ends of support and availability of a version; "" if unknown."""
+
+    support_end: str = ""
+    availability_end: str = ""
+
+
+def _collect_versions(lists: Iterable[ArmItem]) -> dict[str, _VersionEnds]:
+    """Return the Kubernetes versions of the lists. An entry has a minor version, and its bundles in one string: `{
+    components: {...}, patchVersion: v1.33.4-4.7.0, supportExpiryDate: 2027-06-30 00:00:00 +0000 UTC }`. Without bundles
+    the minor version counts.
     """
-    version = minor.read_text("version", "")
-    parts = minor.read_text("description", "").split(_BUNDLE_KEY)  # all parts but the first begin with a name
-    parsed = []
-    # The end of availability precedes the name of its bundle, the end of support follows it.
-    for before_name, from_name in pairwise(parts):
-        if bundle := _BUNDLE_NAME.match(from_name):
-            support_end = find_group(_SUPPORT_END, from_name.partition(_NEXT_BUNDLE)[0])
-            availability_end = find_group(_AVAILABILITY_END, before_name.rpartition(_NEXT_BUNDLE)[2])
-            parsed.append((bundle[1], support_end, availability_end))
-    if version and not parsed:
-        parsed.append((version, "", ""))
-    yield from parsed
+    versions: dict[str, _VersionEnds] = {}
+    for minor in chain.from_iterable(item.read_objects("values") for item in lists):
+        minor_version = minor.read_text("version", "")
+        parts = minor.read_text("description", "").split(_BUNDLE_KEY)  # all parts but the first begin with a name
+        bundles: dict[str, _VersionEnds] = {}
+        # The end of availability precedes the name of its bundle, the end of support follows it.
+        for before_name, from_name in pairwise(parts):
+            if bundle := _BUNDLE_NAME.match(from_name):
+                support_end = find_group(_SUPPORT_END, from_name.partition(_NEXT_BUNDLE)[0])
+                availability_end = find_group(_AVAILABILITY_END, before_name.rpartition(_NEXT_BUNDLE)[2])
+                bundles[bundle[1]] = _VersionEnds(support_end, availability_end)
+        if minor_version and not bundles:
+            bundles[minor_version] = _VersionEnds()
+        versions |= bundles
+    return versions
 
 
 def _read_networks(items: Iterable[ArmItem]) -> Iterator[_Network]:

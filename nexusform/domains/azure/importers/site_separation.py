@@ -33,12 +33,7 @@ def split_by_site(items: AzResources, before: AzResources | None = None) -> dict
     if before is not None:
         names |= _map_locations_to_site_names(before)
         default_name = next(iter(split_by_site(before)), DEFAULT_NAME)  # if no resource names one
-    site_by_rack: dict[str, str] = {}  # by the rack's lower-case id, as its machines name it
-    for machine in items.list_resources("bare_metal_machines"):
-        rack_id = machine.read_text("rackId")
-        site = _find_site(kind="", item=machine, names=names, site_by_id={})  # by location or cluster, not by rack
-        if rack_id and site:
-            site_by_rack[normalize_id(rack_id)] = site
+    site_by_rack = _find_sites_of_racks(items, names)
     sites: dict[str, dict[str, list[ArmItem]]] = {}
     unassigned: list[tuple[str, ArmItem]] = []
     site_by_id: dict[str, str] = {}  # by lower-case id: sites of racks and clusters
@@ -58,6 +53,17 @@ def split_by_site(items: AzResources, before: AzResources | None = None) -> dict
     _assign_resources_to_only_site(unassigned, sites, default_name)
     shared = {kind: items.list_resources(kind) for kind in _SHARED_KINDS}
     return {name: replace(items, by_kind={**site_resources, **shared}) for name, site_resources in sites.items()}
+
+
+def _find_sites_of_racks(items: AzResources, names: Mapping[str, str]) -> dict[str, str]:
+    """Return the site of each rack that a machine names, by lower-case id. `names` are sites by location."""
+    site_by_rack: dict[str, str] = {}
+    for machine in items.list_resources("bare_metal_machines"):
+        rack_id = machine.read_text("rackId")
+        site = _find_site(kind="", item=machine, names=names, site_by_id={})  # by location or cluster, not by rack
+        if rack_id and site:
+            site_by_rack[normalize_id(rack_id)] = site
+    return site_by_rack
 
 
 def select_site_resources(items: AzResources, name: str | None) -> tuple[AzResources, list[Problem]]:

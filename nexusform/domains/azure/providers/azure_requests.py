@@ -310,6 +310,7 @@ class ArmClient:
         while True:
             observed = self.get_body(change.target)
             state = read_provisioning_state(observed)
+            is_final = state in FINAL_STATES
             is_stale = bool(etag_before) and get_text(observed, "etag") == etag_before
             if not is_stale:
                 if _determine_progress(change, observed, was_sent=True) is _ChangeStatus.DONE:
@@ -318,13 +319,12 @@ class ArmClient:
                 is_state_of_change = etag_before != "" or not succeeded
                 if state in FAILED_STATES and is_state_of_change:
                     raise AzureChangeFailed(change, state, {"message": read_status_message(observed)})
-                if state in FINAL_STATES:
-                    final_reads += 1
-            if change.verb is ArmOperation.UPDATE and succeeded and final_reads >= MAX_READS:
+                final_reads += is_final
+            has_timed_out = is_final and is_overdue()
+            has_enough_reads = succeeded and final_reads >= MAX_READS
+            if change.verb is ArmOperation.UPDATE and (has_timed_out or has_enough_reads):
                 return  # the caller reports differing values
-            if state in FINAL_STATES and is_overdue():
-                if change.verb is ArmOperation.UPDATE:
-                    return  # as above
+            if has_timed_out:
                 message = f"{change.target.title} was {_PARTICIPLES[change.verb]}, but Azure does not show that."
                 # It may become visible later, and only a resumed step looks for it.
                 if change.verb is ArmOperation.CREATE:

@@ -301,15 +301,10 @@ def _list_vms(inventory: AzInventory) -> Iterator[AzNode | AzVirtualMachine]:
 _TimedVm: TypeAlias = tuple[tuple[str, str, int, str], ObservedVm]
 
 
-def _build_creation_batches(inventory: AzInventory, removed: Collection[str]) -> Iterator[VmCreationBatch]:
-    """Yield the VMs in creation order, in batches of one pool and creation time. A node without a time has the
-    time of its cluster.
-
-    The prediction of a batch is skipped for one of several reasons. The export is incomplete, the order is unknown, VMs
-    were deleted since (of the clusters `removed`), or the free capacity is uncertain.
-    """
+def _list_vms_in_creation_order(inventory: AzInventory) -> list[_TimedVm]:
+    """Return the VMs, sorted by their keys: time, cluster, index of the pool, and own time of a node."""
     skus = {**CATALOGUES[NEWEST].vm_skus, **{sku.name: sku for sku in inventory.vm_skus}}
-    timed: list[_TimedVm] = []  # VMs with a sort key: time, cluster, index of the pool, and own time of a node
+    timed: list[_TimedVm] = []
     for cluster in inventory.clusters:
         timed += _list_nodes_with_creation_sort_key(cluster, skus)
     for vm in inventory.virtual_machines:
@@ -319,7 +314,17 @@ def _build_creation_batches(inventory: AzInventory, removed: Collection[str]) ->
             # A VM outside clusters counts as a cluster of its own.
             single_vm = ObservedVm(vm.name, vm.name, "vm", sku, PlacementConstraints(), _build_placement(vm.placement))
             timed.append(((vm.created_at, vm.name, 0, ""), single_vm))
-    timed.sort(key=lambda pair: pair[0])
+    return sorted(timed, key=lambda pair: pair[0])
+
+
+def _build_creation_batches(inventory: AzInventory, removed: Collection[str]) -> Iterator[VmCreationBatch]:
+    """Yield the VMs in creation order, in batches of one pool and creation time. A node without a time has the
+    time of its cluster.
+
+    The prediction of a batch is skipped for one of several reasons. The export is incomplete, the order is unknown, VMs
+    were deleted since (of the clusters `removed`), or the free capacity is uncertain.
+    """
+    timed = _list_vms_in_creation_order(inventory)
     uncertain_from, uncertain_to = _find_uncertain_capacity_period(inventory)
     has_nodes = all(cluster.has_node_list for cluster in inventory.clusters)
     is_complete = has_nodes and inventory.listed_kinds.issuperset(WORKLOAD_KINDS)
@@ -383,7 +388,7 @@ def _build_placement(location: AzVmLocation) -> Placement:
 
 class CapturedSite(Struct, frozen=True):
     """Contents of one site in an export. `closed`: unschedulable compute machines with the reason. `skus`:
-    machine SKU ids with their catalogue hardware ("" = own size, or unknown) and number of machines.
+    machine SKU ids with their catalogue hardware (None = own size, or unknown) and number of machines.
     `unplaced`: names of VMs and nodes without a machine.
     """
 
@@ -394,7 +399,7 @@ class CapturedSite(Struct, frozen=True):
     clusters: int
     vms: int
     closed: tuple[tuple[str, str], ...]
-    skus: tuple[tuple[str, str, int], ...]
+    skus: tuple[tuple[str | None, str | None, int], ...]
     unplaced: tuple[str, ...]
     exported_at: str | None
     is_age_certain: bool
@@ -416,7 +421,7 @@ def summarize_site(site: AzSite) -> CapturedSite:
         clusters=len(inventory.clusters),
         vms=node_count + len(inventory.virtual_machines),
         closed=tuple((name, reason) for name, reason in rejections if reason),
-        skus=tuple((sku_id, sku, count) for (sku_id, sku), count in sorted(skus.items())),
+        skus=tuple((sku_id or None, sku or None, count) for (sku_id, sku), count in sorted(skus.items())),
         unplaced=tuple(vm.name for vm in _list_vms(inventory) if vm.placement is None),
         exported_at=inventory.exported_at,
         is_age_certain=inventory.is_age_certain,

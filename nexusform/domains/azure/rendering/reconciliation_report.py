@@ -263,7 +263,7 @@ _SITE: Final = RecordForm(
     "name racks machines compute_machines=compute kubernetes_clusters=clusters vms closed machine_skus=skus "
     "without_machine=unplaced exported_at",
     closed=build_row_form("machine reason"),
-    machine_skus=build_row_form("machine_sku_id? machine_sku? machines"),
+    machine_skus=build_row_form("machine_sku_id machine_sku machines"),
 )
 _FINDING: Final = RecordForm(Diagnostic, "severity id detail")
 

@@ -204,19 +204,10 @@ def _build_predicted_project(
     return PlanPredictionInput(project, replaces, len(changes), tuple(problems), export_times)
 
 
-def _compare_sites(
-    current_sites: Sequence[AzSite],
-    changed_sites: Sequence[AzSite],
-    changed_items: ResourcesAfterChanges,
-    scheduler: SchedulerSettings,
-) -> _SiteComparison:
-    """Compare the objects of the sites before and after the changes of another tool's plan.
-
-    After the changes, clusters and VMs are those of `changed_sites`, and objects of other types stay. New objects have
-    the names of the other tool; new pools come from `changed_items`.
-    """
-    before = {(item.type, item.id): _convert_for_simulation(item, scheduler) for item in _list_objects(current_sites)}
-    changed = {(item.type, item.id): item for item in _list_objects(changed_sites)}
+def _select_existing_objects(
+    before: Mapping[Reference, ImportedSiteObject], changed: Mapping[Reference, ImportedSiteObject]
+) -> dict[Reference, ImportedSiteObject]:
+    """Return the remaining objects of `before`, clusters and VMs as in `changed`. VM SKUs used only there are added."""
     after: dict[Reference, ImportedSiteObject] = {}
     for reference, item in before.items():
         if item.type not in _CHANGING_TYPES:
@@ -224,8 +215,23 @@ def _compare_sites(
         elif reference in changed:
             after[reference] = changed[reference]
     for reference, item in changed.items():
-        if reference not in after and item.type == "nexus_vm_sku":  # used only after the changes
+        if reference not in after and item.type == "nexus_vm_sku":
             after[reference] = item
+    return after
+
+
+def _compare_sites(
+    current_sites: Sequence[AzSite],
+    changed_sites: Sequence[AzSite],
+    changed_items: ResourcesAfterChanges,
+    scheduler: SchedulerSettings,
+) -> _SiteComparison:
+    """Compare the objects of the sites before and after the changes of another tool's plan. New objects have the names
+    of the other tool; new pools come from `changed_items`.
+    """
+    before = {(item.type, item.id): _convert_for_simulation(item, scheduler) for item in _list_objects(current_sites)}
+    changed = {(item.type, item.id): item for item in _list_objects(changed_sites)}
+    after = _select_existing_objects(before, changed)
     by_arm_id = _index_references_by_arm_id(changed_sites)  # type and id of each object, by lower-case ARM id
     # Names of new objects in the other tool, by type and id.
     new_names = {by_arm_id[key]: name for key, name in changed_items.addresses.items() if key in by_arm_id}
@@ -323,22 +329,10 @@ def _build_project(
 
 def _render_configuration_files(comparison: _SiteComparison, inventory: str) -> list[SourceFile]:
     """Render existing objects as one file (`inventory`), and each new one as a file under its name in the other tool.
-    `depends_on` keeps the execution order: changed VMs first, then each new object and changed cluster after the one
-    before.
+    `depends_on` keeps the execution order.
     """
     types = build_registries().resource_types
-    changing = [  # existing objects with other values or references after the changes
-        address
-        for address, item in comparison.before.items()
-        if address not in comparison.tool_names and comparison.after.get(address, item) != item
-    ]
-    clusters = {address for address in changing if address.type == CLUSTER}
-    predecessors = [address for address in changing if address not in clusters]  # first the changed VMs
-    dependencies: dict[Address, list[Address]] = {}
-    for address in comparison.order:
-        if address in comparison.tool_names or address in clusters:  # a new object, or a changed cluster
-            dependencies[address] = predecessors
-            predecessors = [address]
+    dependencies = _compute_dependencies(comparison)
     existing_blocks: list[str] = []
     new_files: dict[Address, SourceFile] = {}
     for address, item in comparison.after.items():
@@ -352,6 +346,25 @@ def _render_configuration_files(comparison: _SiteComparison, inventory: str) -> 
         else:
             existing_blocks.append(text)
     return [SourceFile(inventory, "\n".join(existing_blocks)), *new_files.values()]
+
+
+def _compute_dependencies(comparison: _SiteComparison) -> dict[Address, list[Address]]:
+    """Return the dependencies of new objects and changed clusters: each depends on the one before. The first depends on
+    the changed VMs.
+    """
+    changing = [  # existing objects with other values or references after the changes
+        address
+        for address, item in comparison.before.items()
+        if address not in comparison.tool_names and comparison.after.get(address, item) != item
+    ]
+    clusters = {address for address in changing if address.type == CLUSTER}
+    predecessors = [address for address in changing if address not in clusters]
+    dependencies: dict[Address, list[Address]] = {}
+    for address in comparison.order:
+        if address in comparison.tool_names or address in clusters:
+            dependencies[address] = predecessors
+            predecessors = [address]
+    return dependencies
 
 
 def plan_predicted_changes(run: Run, options: PlanOptions, prediction: PlanPredictionInput) -> Plan:

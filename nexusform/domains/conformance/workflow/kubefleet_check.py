@@ -136,9 +136,7 @@ class FleetCheck:
         self._last_heartbeat = 0.0
 
     def join_members(self, members: tuple[Member, ...]) -> None:
-        """Create the members, report their status in place of their agents, and wait until all have joined. Raises
-        ProgramProblem.
-        """
+        """Create the members, report their status as agents do, and wait until all joined. Raises ProgramProblem."""
         for member in members:
             body = build_named_object("cluster.kubernetes-fleet.io/v1beta1", "MemberCluster", member.name)
             body["metadata"]["labels"] = dict(member.labels)

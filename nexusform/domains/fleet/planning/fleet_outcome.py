@@ -291,9 +291,7 @@ def _collect_planned_namespaces_by_cluster(
 
 
 def _add_observed_namespaces(namespaces: dict[str, set[str]], observed: ObservedHub) -> None:
-    """Add to `namespaces` (by cluster) those of placements observed as available there: a placement's own one, and
-    those in its latest snapshot.
-    """
+    """Add to `namespaces` (by cluster) those of available placements: a placement's own, and those it selects."""
     for (_type, key), attributes in observed.placements.items():
         namespace, _, _name = key.rpartition("/")  # "" for a cluster-scoped placement
         names = {namespace}  # "" matches no namespace

@@ -212,6 +212,16 @@ class ObservedHub(Struct, frozen=True):
         return self.placements.get((instance.type.name, instance.type.build_id(get_mapping(instance.config))), {})
 
 
+def _add_runs(hub: ObservedHub, runs: Mapping[str, Any]) -> None:
+    """Add the staged runs of a data block to the hub, by key: their records, approvals, overrides and failures."""
+    for key, run in runs.items():
+        hub.runs[key] = convert(json.decode(run["start_record"]), RunRecord)
+        hub.approvals[key] = frozenset(run["approvals"])
+        hub.run_overrides[key] = get_mapping(run, "overrides")
+        if run["ended"] and not run["succeeded"]:
+            hub.failed_runs[key] = run["reason"]
+
+
 def read_observed_hub(request: PlanRequest, evaluation: Evaluation) -> ObservedHub:
     """Read the hubs of the configuration's data blocks into one; later blocks win. Blocks not read before the plan set
     `is_unread`, and have no other effect.
@@ -238,20 +248,13 @@ def read_observed_hub(request: PlanRequest, evaluation: Evaluation) -> ObservedH
             hub.current_overrides.extend(_read_objects(attributes, types, _OVERRIDE_MAPS, FleetOverride))
         hub.evictions.update(get_mapping(attributes, "evictions"))
         hub.pending_requests.update(*(get_mapping(attributes, name) for name in _REQUEST_ATTRIBUTES))
-        for key, run in get_mapping(attributes, "runs").items():
-            hub.runs[key] = convert(json.decode(run["start_record"]), RunRecord)
-            hub.approvals[key] = frozenset(run["approvals"])
-            hub.run_overrides[key] = get_mapping(run, "overrides")
-            if run["ended"] and not run["succeeded"]:
-                hub.failed_runs[key] = run["reason"]
+        _add_runs(hub, get_mapping(attributes, "runs"))
     hub.pending_requests.difference_update(hub.evictions, hub.runs)  # without those processed
     return hub
 
 
 def find_several_hubs(request: PlanRequest, evaluation: Evaluation) -> list[Diagnostic]:
-    """Return an error if data sources and providers reach several hubs, since a plan knows one fleet; [] otherwise.
-    Hubs are compared by their URL.
-    """
+    """Return an error if the configuration reaches several hubs (by URL), since a plan knows one fleet."""
     urls: dict[str, str] = {}  # by reader: a data block, or a provider
     for block, attributes in list_read_blocks(PlanningKind.HUB_EXPORT, request, evaluation):
         if attributes.get("read_at"):  # a live hub

@@ -105,9 +105,7 @@ class OverrideIndex:
         self._by_placement = group_by(overrides, attrgetter("placement"))  # "": for all placements
 
     def list_overrides(self, placement: str) -> tuple[FleetOverride, ...]:
-        """Return the overrides of a placement (its key) in the order of application: cluster overrides, which have no
-        namespace, come first. Later ones win.
-        """
+        """Return the overrides of a placement (key) in order: cluster overrides first. Later ones win."""
         general = self._by_placement.get("", ())
         specific = self._by_placement.get(placement, ())
         return tuple(sorted((*general, *specific), key=lambda item: (bool(item.namespace), item.namespace, item.name)))

@@ -324,16 +324,16 @@ def _suggest_replacements(rows: Iterable[Feasibility], outcome: FleetOutcome, po
 
 
 def _list_clusters_with_capacity(placement: PlacementPlan, outcome: FleetOutcome, pods: PodPhase) -> list[str]:
-    """Return the unselected clusters with capacity for a placement: the largest capacities first, up to a limit."""
+    """Return the unselected clusters with capacity for a placement on their present nodes, up to a limit. Those with
+    capacity for most replicas come first.
+    """
     workloads = collect_workloads(placement.selection.manifests).workloads
-    selected = collect_clusters(placement.bindings)
-    candidates: list[tuple[int, str]] = []
-    for name, cluster in outcome.clusters.items():
-        if name not in selected:
-            assessment = find_candidate_feasibility(pods, cluster, workloads, tries_nodes=False)
-            if assessment.result is FeasibilityResult.RUNS:
-                candidates.append((-(assessment.replicas_max or 0), name))  # negative: the largest first
-    return [name for _, name in sorted(candidates)[:_MAX_OTHER_CLUSTERS]]
+    maximum_replicas: dict[str, int] = {}  # by name of the cluster
+    for name in outcome.clusters.keys() - collect_clusters(placement.bindings):
+        feasibility = find_candidate_feasibility(pods, outcome.clusters[name], workloads, tries_nodes=False)
+        if feasibility.result is FeasibilityResult.RUNS:
+            maximum_replicas[name] = feasibility.replicas_max or 0
+    return sorted(maximum_replicas, key=lambda name: (-maximum_replicas[name], name))[:_MAX_OTHER_CLUSTERS]
 
 
 def _suggest_affinity_exclusions(rows: Iterable[Feasibility], outcome: FleetOutcome) -> Iterator[ProposedFix]:

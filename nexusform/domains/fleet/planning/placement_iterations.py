@@ -138,24 +138,24 @@ def _plan_rejoining_members(
         return iterations
     if not has_new_replacement:  # other placements processed the earlier re-creations
         placements = [placement for placement in placements if placement.address in unnotified]
-
     for name in rejoining:
         members[name].planned = None  # left, until restored below
     iterations = _plan_until_stable(placements, members, pods, previous_members, iterations, has_edits=True)
-
-    # The bindings to the former members are gone, even those kept by a blocked rollout.
     for placement in placements:
-        clusters = collect_clusters(placement.spec.prior_bindings)
-        placement.rejoining_members = frozenset(clusters.intersection(rejoining))
-        placement.bindings = tuple(binding for binding in placement.bindings if binding.cluster not in rejoining)
-        left_triggers = dict.fromkeys(placement.rejoining_members, Trigger.CLUSTER_LEFT)
-        scheduling = placement.scheduling
-        placement.scheduling = replace(scheduling, release_triggers={**scheduling.release_triggers, **left_triggers})
+        _release_members(placement, rejoining.keys())
     update_pod_predictions(placements, members, pods, iterations)
-
     for name, member in rejoining.items():
         members[name].planned = member
     return iterations
+
+
+def _release_members(placement: PlacementPlan, rejoining: AbstractSet[str]) -> None:
+    """Remove the bindings of a placement to members that left, even those kept by a blocked rollout."""
+    placement.rejoining_members = frozenset(collect_clusters(placement.spec.prior_bindings) & rejoining)
+    placement.bindings = tuple(binding for binding in placement.bindings if binding.cluster not in rejoining)
+    left_triggers = dict.fromkeys(placement.rejoining_members, Trigger.CLUSTER_LEFT)
+    scheduling = placement.scheduling
+    placement.scheduling = replace(scheduling, release_triggers={**scheduling.release_triggers, **left_triggers})
 
 
 def plan_after_staged_runs(
@@ -283,12 +283,13 @@ def update_pod_predictions(
             placement_bindings.append((placement, rollout.bindings, rollout.reached_clusters))
     assign_object_owners(placement_bindings, iterations.shared_objects)
     # Resources of a member are removed with it, even if no rollout removes its binding.
-    present = {name for name, member in members.items() if member.planned is not None}
+    remaining_members = {name for name, member in members.items() if member.planned is not None}
     for placement, bindings, reached in placement_bindings:
-        clusters_with_objects: set[str] = set()
-        for binding in bindings:
-            if binding.cluster in present and placement.compute_resources(binding, reached) is not None:
-                clusters_with_objects.add(binding.cluster)
+        clusters_with_objects = {
+            binding.cluster
+            for binding in bindings
+            if binding.cluster in remaining_members and placement.compute_resources(binding, reached) is not None
+        }
         for cluster in _find_clusters_losing_pods(placement, clusters_with_objects, iterations):
             pods.remove_pods(placement.address, cluster)
             placement.workloads.pop(cluster, None)
@@ -403,9 +404,7 @@ def _find_change_of_rejection(reason: str | None) -> Trigger | None:
 
 
 def _select_individually_eligible_members(placement: PlacementPlan, member_list: MemberList) -> Mask:
-    """Return the members accepted by every filter rule about a member alone, as a bit mask. Rules about other bindings
-    belong to the scheduling cycle.
-    """
+    """Return a bit mask of the members accepted by every filter rule about a member alone."""
     policy, namespace = placement.spec.resolve_policy(member_list), placement.spec.configuration.namespace
     request = PlacementRequest(policy, namespace)
     if placement.spec.configuration.placement_type is PlacementType.PICK_FIXED:  # ignores taints and labels

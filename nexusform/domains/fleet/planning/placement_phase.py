@@ -84,14 +84,12 @@ def plan_placements(
     diagnostics += find_several_hubs(blocks.request, evaluation)
     instances, problems = _evaluate_placement_blocks(blocks, evaluation)
     diagnostics += problems
+    specs, problems = _build_specs(instances, blocks, evaluation, observed)
+    diagnostics += problems
     member_clusters = build_member_clusters(members)
     recreated_workloads = hub.recreated_workloads
     placements: list[PlacementPlan] = []
-    for instance in instances:
-        spec, problems = _build_instance_spec(instance, blocks, evaluation, observed)
-        diagnostics += problems
-        if spec is None:
-            continue  # removed, or with reported errors
+    for spec in specs:
         placements.append(create_placement_plan(spec, *select_placement_resources(spec, hub, member_clusters)))
         if recreated_workloads and not spec.is_external:  # with staged runs, a run distributes hub changes
             pods.recreate_workloads(spec.address, recreated_workloads)
@@ -175,23 +173,27 @@ def _evaluate_placement_block(
     return expanded.instances, diagnostics
 
 
-def _build_instance_spec(
-    instance: Instance, blocks: BlockPlanner, evaluation: Evaluation, observed: ObservedHub
-) -> tuple[PlacementSpec | None, list[Diagnostic]]:
-    """Build the spec of an instance; None if it is removed or has errors. A change forbidden by a hub is an error."""
-    if instance.is_invalid or instance.config is None:
-        return None, []
-    configuration = build_merged_placement(instance, instance.config)
-    blocks.set_predicted_action(instance, evaluation)
-    spec = build_placement_spec(instance, configuration, observed.get_placement(instance))
-    recorded = blocks.request.state.instances.get(instance.address)  # in state before the refresh
-    if recorded is not None and recorded.current is not None:
-        spec = replace(spec, recorded_bindings=read_bindings(recorded.current.attributes))
-    problems = list(_check_immutable_changes(spec))
-    if has_errors(problems):
-        instance.is_invalid = True
-        return None, problems
-    return spec, problems
+def _build_specs(
+    instances: Iterable[Instance], blocks: BlockPlanner, evaluation: Evaluation, observed: ObservedHub
+) -> tuple[list[PlacementSpec], list[Diagnostic]]:
+    """Build the specs of the instances, except removed and invalid ones. A change forbidden by a hub is an error."""
+    specs: list[PlacementSpec] = []
+    diagnostics: list[Diagnostic] = []
+    for instance in instances:
+        if instance.is_invalid or instance.config is None:
+            continue
+        configuration = build_merged_placement(instance, instance.config)
+        blocks.set_predicted_action(instance, evaluation)
+        spec = build_placement_spec(instance, configuration, observed.get_placement(instance))
+        recorded = blocks.request.state.instances.get(instance.address)  # in state before the refresh
+        if recorded is not None and recorded.current is not None:
+            spec = replace(spec, recorded_bindings=read_bindings(recorded.current.attributes))
+        problems = list(_check_immutable_changes(spec))
+        instance.is_invalid = has_errors(problems)
+        if not instance.is_invalid:
+            specs.append(spec)
+        diagnostics += problems
+    return specs, diagnostics
 
 
 def _check_immutable_changes(spec: PlacementSpec) -> Iterator[Diagnostic]:

@@ -446,10 +446,12 @@ class PlacementPlan(Struct):
         return resources
 
     def has_override_change(self, binding: Binding) -> bool:
-        """Return True if the plan changes the override result on a binding's cluster."""
-        previous = self.current.applied.on_cluster.get(binding.cluster)
-        planned = self.compute_resources(binding, self.rollout.clusters)
-        return previous is not None and planned is not None and not previous.has_same_result(planned)
+        """Return True if the plan gives the objects on a binding's cluster another override result. A cluster without
+        objects before or after the plan has none to compare.
+        """
+        before = self.current.applied.on_cluster.get(binding.cluster)
+        after = self.compute_resources(binding, self.rollout.clusters)
+        return before is not None and after is not None and not before.has_same_result(after)
 
 
 def _find_hub_moves(spec: PlacementSpec) -> HubMoves:

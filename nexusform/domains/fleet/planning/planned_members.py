@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -69,36 +70,47 @@ def build_members(
             members.setdefault(name_only.name, FleetMemberState(instance.address, name_only, previous=leaving_member))
         if instance.is_invalid or instance.planned is None:
             continue  # no valid member after the plan
-        configuration = build_object(instance, instance.planned)
-        assert isinstance(configuration, FleetMember)
-        has_provider = instance.block is not None and bool(instance.block.provider)  # it writes the member to a hub
-        is_managed_on_hub = has_provider and configuration.name in observed
-        if is_managed_on_hub:
-            configuration = merge_observed_member(instance, configuration, observed[configuration.name])
-        cluster = clusters.get(configuration.cluster_id or configuration.name)  # data blocks may name the member
-        if configuration.cluster_id and cluster is None:
-            problems.append(_build_unknown_cluster_error(instance, configuration.cluster_id, clusters))
+        member = _build_configured_member(instance, instance.planned, clusters, pods, observed)
+        member.is_rejoining = member.previous is None and member.configuration.name in leaving_names
+        members[member.configuration.name] = member
+        if member.configuration.cluster_id and member.cluster is None:
+            problems.append(_build_unknown_cluster_error(instance, member.configuration.cluster_id, clusters))
             instance.is_invalid = True
-        # A hub reports the properties and resources of its members itself; then nodes are for pods only.
-        measured_cluster = None if is_managed_on_hub else cluster
-        requests = pods.sum_requests(measured_cluster.id) if measured_cluster is not None else (0, 0)  # CPU, memory
-        planned = build_member(configuration, measured_cluster, requests)
-        reported = observed if measured_cluster is None else {}  # measured members are not compared with the report
-        previous = _find_previous_member(instance, planned, reported)
-        members[configuration.name] = FleetMemberState(
-            address=instance.address,
-            configuration=configuration,
-            cluster=cluster,
-            previous=previous,
-            planned=planned,
-            is_rejoining=previous is None and planned.name in leaving_names,
-            unnotified_placements=frozenset(list_texts(instance.prior_note, UNNOTIFIED_PLACEMENTS)),
-        )
     for name, observed_member in observed.items():
         if name not in members and name not in leaving_names:  # not configured: unchanged by the plan
             planned = build_member(observed_member, cluster=None, requests=(0, 0))
             members[name] = FleetMemberState(None, configuration=observed_member, previous=planned, planned=planned)
     return members, problems
+
+
+def _build_configured_member(
+    instance: Instance,
+    attributes: Mapping[str, Any],
+    clusters: Mapping[str, NodeCluster],
+    pods: FleetPodPredictor,
+    observed: Mapping[str, FleetMember],
+) -> FleetMemberState:
+    """Return the member of an instance with these planned attributes; its `cluster` is None if it is unknown."""
+    configuration = build_object(instance, attributes)
+    assert isinstance(configuration, FleetMember)
+    has_provider = instance.block is not None and bool(instance.block.provider)  # it writes the member to a hub
+    is_managed_on_hub = has_provider and configuration.name in observed
+    if is_managed_on_hub:
+        configuration = merge_observed_member(instance, configuration, observed[configuration.name])
+    cluster = clusters.get(configuration.cluster_id or configuration.name)  # data blocks may name the member
+    # A hub reports the properties and resources of its members itself; then nodes are for pods only.
+    measured_cluster = None if is_managed_on_hub else cluster
+    requests = pods.sum_requests(measured_cluster.id) if measured_cluster is not None else (0, 0)  # CPU, memory
+    planned = build_member(configuration, measured_cluster, requests)
+    reported = observed if measured_cluster is None else {}  # measured members are not compared with the report
+    return FleetMemberState(
+        address=instance.address,
+        configuration=configuration,
+        cluster=cluster,
+        previous=_find_previous_member(instance, planned, reported),
+        planned=planned,
+        unnotified_placements=frozenset(list_texts(instance.prior_note, UNNOTIFIED_PLACEMENTS)),
+    )
 
 
 def _build_unknown_cluster_error(instance: Instance, cluster_id: str, clusters: Iterable[str]) -> Diagnostic:

@@ -140,9 +140,7 @@ def render_fleet_part(plan: Plan) -> Part:
 
 
 def list_fleet_members(plan: Plan) -> Iterator[tuple[str, str]]:
-    """Yield the members of the fleet after the plan, with or without placements: the name, and the id of the cluster
-    with its nodes ("" for none).
-    """
+    """Yield name and cluster id ("" for none) of the members after the plan, with or without placements."""
     for change in plan.changes:
         if change.address.type == "fleet_member_cluster" and not change.sensitive_after:  # sensitive ones are hidden
             name = get_text(change.after, "name")

@@ -90,18 +90,10 @@ def render_fleet_manifests(plan: Plan, registries: PluginRegistries) -> FleetMan
 
 def _list_export_limitations(objects: Sequence[_ExportedObject], registries: PluginRegistries) -> Iterator[str]:
     """Yield a sentence for each limitation of the export, with the addresses of the objects it affects."""
-    by_limitation = group_by(objects, _find_limitation)  # keys of _LIMITATION_TEXTS
+    by_limitation = group_by(objects, _find_limitation)  # by key of _LIMITATION_TEXTS
     by_limitation.pop("", None)  # exported in full
-    # Applying an eviction of the past again would evict again, so it is left out.
     by_limitation["evictions"] = [item for item in objects if item.is_earlier_eviction]
-    # A run fails on the hub if its placement is new, too.
-    created = [item for item in objects if item.is_created]
-    new_placement_ids = {item.attributes.get("id") for item in created if item.address.type in _PLACEMENTS}
-    by_limitation["runs"] = []
-    for item in created:
-        placement_id = _get_placement_of_run(item, registries)  # "" for other objects
-        if placement_id in new_placement_ids:
-            by_limitation["runs"].append(item)
+    by_limitation["runs"] = _select_runs_of_new_placements(objects, registries)
     for limitation, items in by_limitation.items():
         if items:
             addresses = format_first_items([str(item.address) for item in items], _MAX_NAMES)
@@ -125,11 +117,19 @@ def _find_limitation(item: _ExportedObject) -> str:
     return ""
 
 
-def _get_placement_of_run(item: _ExportedObject, registries: PluginRegistries) -> str:
-    """Return the key of the placement of a staged run; "" for other objects."""
-    read_object = registries.resource_types[item.address.type].build_fleet_object
-    run = read_object(item.attributes) if read_object is not None else None
-    return run.build_key(run.placement) if isinstance(run, FleetUpdateRun) else ""
+def _select_runs_of_new_placements(
+    objects: Sequence[_ExportedObject], registries: PluginRegistries
+) -> list[_ExportedObject]:
+    """Return the new staged runs of placements that are new themselves."""
+    created = [item for item in objects if item.is_created]
+    new_placement_ids = {item.attributes.get("id") for item in created if item.address.type in _PLACEMENTS}
+    runs: list[_ExportedObject] = []
+    for item in created:
+        build_object = registries.resource_types[item.address.type].build_fleet_object
+        run = build_object(item.attributes) if build_object is not None else None
+        if isinstance(run, FleetUpdateRun) and run.build_key(run.placement) in new_placement_ids:
+            runs.append(item)
+    return runs
 
 
 _MAX_NAMES: Final = 4

@@ -335,9 +335,7 @@ _MAX_NODE_NAMES: Final = 3
 
 
 def build_pod_report(reason: PodPlacementReason) -> Report:
-    """Build the report of one pod on one cluster: its node, or why it has none, with scores and rejections of nodes.
-    Sections without content are left out.
-    """
+    """Build the report of one pod on one cluster: its node, or why it has none, with scores and rejections."""
     outcome = reason.outcome
     zone = f"zone {reason.zone}" if reason.zone else ""
     location = " / ".join(text for text in (outcome.node, reason.machine, zone) if text)

@@ -141,9 +141,7 @@ def split_write_only_body(attributes: Mapping[str, Any]) -> tuple[dict[str, Any]
 
 
 def _can_be_write_only(manifest: Manifest) -> bool:
-    """Return True for Secrets, ConfigMaps and custom resources. The group of a custom resource has a domain other than
-    that of Kubernetes or the fleet.
-    """
+    """Return True for Secrets, ConfigMaps and custom resources (with a group of no known domain)."""
     if not manifest.group:  # the core API
         return manifest.kind in ("Secret", "ConfigMap")
     return "." in manifest.group and not manifest.group.endswith("k8s.io") and not is_fleet_group(manifest.group)

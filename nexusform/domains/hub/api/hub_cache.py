@@ -4,6 +4,7 @@ these reads. If a collection cannot be watched, or its watch fails, objects are 
 responds only while its watch is active.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from threading import Lock, Thread
 from typing import Any, Final
@@ -30,7 +31,7 @@ class CollectionCache:
         self._timing = timing
         self._lock = Lock()
         self._bodies: dict[ObjectName, dict[str, Any]] = {}
-        self._change_counts: dict[ObjectName, int] = {}  # of changes received, for callers waiting for one
+        self._change_counts: Counter[ObjectName] = Counter()  # of changes received, for callers waiting for one
         self._by_placement: dict[ObjectName, dict[ObjectName, dict[str, Any]]] = {}  # bodies by placement and name
         self._version = 0  # latest version received
         self.is_active = False  # True while the watch runs
@@ -43,7 +44,7 @@ class CollectionCache:
 
     def count_changes(self, name: ObjectName) -> int:
         """Return the number of changes received for an object."""
-        return self._change_counts.get(name, 0)
+        return self._change_counts[name]
 
     def list_placement_objects(self, placement: ObjectName, since: str) -> list[dict[str, Any]] | None:
         """Return the hub's own objects for a placement; None until the cache has reached the version `since`."""
@@ -83,7 +84,7 @@ class CollectionCache:
                 self._cache_object(body)
             self._update_resource_version(object_list.version)
             for name in {*old_bodies, *self._bodies}:  # anything may have changed since the last watch
-                self._change_counts[name] = self._change_counts.get(name, 0) + 1
+                self._change_counts[name] += 1
         return object_list.version
 
     def _process_events(self, version: str) -> str:
@@ -94,13 +95,15 @@ class CollectionCache:
             name = get_namespaced_name(body)
             version = str((body.get("metadata") or {}).get("resourceVersion") or version)
             with self._lock:
+                self._update_resource_version(version)
+                if kind == "BOOKMARK":  # no object changed: the hub only reports its newest version
+                    continue
                 if kind == "DELETED":
                     self._bodies.pop(name, None)
                     self._by_placement.get(get_parent_placement(body), {}).pop(name, None)
-                elif kind != "BOOKMARK":  # else only a newer version
+                else:  # ADDED or MODIFIED
                     self._cache_object(body)
-                self._change_counts[name] = self._change_counts.get(name, 0) + 1
-                self._update_resource_version(version)
+                self._change_counts[name] += 1
         return version
 
     def _cache_object(self, body: dict[str, Any]) -> None:

@@ -347,26 +347,21 @@ class HubClient:
         body: Mapping[str, Any] | None = None,
         content_type: str = _JSON,
     ) -> tuple[ApiResponse, dict[str, Any]]:
-        """Send a request; return the answer and its object. Temporary failures are retried until a deadline, and
-        rejected credentials are renewed once. The pause between attempts doubles, from half a second to 15 seconds,
-        unless the server requests one (`retry_after`). A hub without an answer is reported once to the running step.
-        Raises ApiError and HubProblem.
+        """Send a request; return the answer and its object. Temporary failures are retried until a deadline. The pause
+        between attempts doubles, from half a second to 15 seconds, unless the server requests one (`retry_after`). A
+        hub without an answer is reported once to the running step. Raises ApiError and HubProblem.
         """
         content = json.dumps(body, ensure_ascii=False).encode() if body is not None else None
         request = ApiRequest(method, path, query, content, {"Accept": _JSON, "Content-Type": content_type})
         deadline = self._timing.read_time() + (_RETRY_SECONDS if self._has_answered else _FIRST_RETRY_SECONDS)
         # Within limit_retries, `_step` has an earlier deadline and a function to report, for this thread alone.
         deadline = min(deadline, getattr(self._step, "deadline", deadline))
-        wait, has_new_credentials, is_reported = 0.5, False, False
+        report = getattr(self._step, "report", None)
+        wait = 0.5
         while True:
-            client = self._client
             try:
-                return self._send_request(client, request)
+                return self._send_with_renewed_credentials(request)
             except ApiError as api_error:
-                if api_error.kind is ApiErrorKind.UNAUTHENTICATED and not has_new_credentials:
-                    has_new_credentials = True  # renewed once; a second rejection is raised
-                    self._refresh_credentials(client)
-                    continue
                 if api_error.kind is ApiErrorKind.WEBHOOK_TIMEOUT and "dryRun" in query:
                     # All dry runs share one limit, from the first timeout of any.
                     self._webhook_failed_at = self._webhook_failed_at or self._timing.read_time()
@@ -379,12 +374,23 @@ class HubClient:
                 if not problem.is_temporary or self.is_closed or self._timing.read_time() + wait > deadline:
                     raise
                 log_event("debug", "hub asked again", path=path, why=str(problem))
-                if not is_reported and (report := getattr(self._step, "report", None)) is not None:
+                if report is not None:
                     until = datetime.now(UTC) + timedelta(seconds=deadline - self._timing.read_time())
                     report(f"{str(problem).rstrip('.')}; retried until {until:%H:%M:%S} UTC")
-                is_reported = True
+                    report = None  # reported once
                 self._timing.sleep(wait)
             wait = min(wait * 2, 15.0)
+
+    def _send_with_renewed_credentials(self, request: ApiRequest) -> tuple[ApiResponse, dict[str, Any]]:
+        """Send a request, and again with new credentials if the hub rejects them. Raises ApiError and HubProblem."""
+        client = self._client
+        try:
+            return self._send_request(client, request)
+        except ApiError as api_error:
+            if api_error.kind is not ApiErrorKind.UNAUTHENTICATED:
+                raise
+        self._refresh_credentials(client)
+        return self._send_request(self._client, request)
 
     def _refresh_credentials(self, expired_client: ApiClient) -> None:
         """Read the credentials again, once for all threads rejected with the former ones. Raises HubProblem."""

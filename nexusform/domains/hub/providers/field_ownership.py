@@ -212,23 +212,18 @@ def build_hub_record(
         return {}
     # An object has the key GROUP/KIND/NAMESPACE/NAME.
     deleting = ["/".join(hub_object.identity) for hub_object, body in identified if is_deleting(body)]
-    deletion_record: dict[str, Any] = {}
-    if deleting and type_name != MEMBER_TYPE:
-        deletion_record = {DELETING: deleting}
+    deletion_record = {DELETING: deleting} if deleting and type_name != MEMBER_TYPE else {}
     if type_name == MANIFEST_TYPE:
         uids = {"/".join(hub_object.identity): get_uid(body) for hub_object, body in identified}
         return {ON_HUB: {UIDS: uids, **deletion_record}}
     _, body = identified[0]  # other resources have one object
-    kept = dict(get_mapping(prior_note, ON_HUB))
-    for name in (FOREIGN_FIELDS, OWNERS, DELETING):  # set below if they still apply
-        kept.pop(name, None)
     managers = find_foreign_fields(body, manager) if type_name in PLACEMENT_TYPES else {}
     foreign_record: dict[str, Any] = {}
     if managers:
-        foreign_record = {
-            FOREIGN_FIELDS: _convert_spec_to_arguments(type_name, _select_spec_paths(body, managers)),
-            OWNERS: {".".join(map(str, path)): name for path, name in managers.items()},  # by path: `spec.policy`
-        }
+        foreign_record[FOREIGN_FIELDS] = _convert_spec_to_arguments(type_name, _select_spec_paths(body, managers))
+        foreign_record[OWNERS] = {".".join(map(str, path)): name for path, name in managers.items()}  # `spec.policy`
+    prior_entries = get_mapping(prior_note, ON_HUB).items()
+    kept = {name: entry for name, entry in prior_entries if name not in (FOREIGN_FIELDS, OWNERS, DELETING)}
     return {ON_HUB: {**kept, UID: get_uid(body), **foreign_record, **deletion_record}}
 
 

@@ -260,7 +260,8 @@ def read_imported_arguments(type_name: str, body: Mapping[str, Any]) -> dict[str
     schema = get_spec_schema(type_name)
     _remove_hub_defaults(schema, arguments)
     for name, block in schema.blocks.items():
-        if name != "policy" and _has_defaults_only(block, arguments.get(name)):
+        is_single_block = block.nesting is not Nesting.LIST
+        if is_single_block and name != "policy" and _has_defaults_only(block, arguments.get(name)):
             arguments[name] = None
     return arguments
 
@@ -297,6 +298,7 @@ _HUB_DEFAULTS: Final = {
     "status_reporting_scope": "ClusterScopeOnly",
     "scope": "Cluster",
 }
+_REPORT_BACK_DEFAULT: Final = "Disabled"  # type of a report_back_strategy filled in by a hub
 
 
 def _remove_hub_defaults(schema: BlockSchema, values: dict[str, Any]) -> None:
@@ -314,16 +316,13 @@ def _remove_hub_defaults(schema: BlockSchema, values: dict[str, Any]) -> None:
 
 
 def _has_defaults_only(block: NestedBlock, value: Any) -> bool:
-    """Return True if a single block contains only defaults of the hub; False if it is absent or repeated."""
-    if value is None or block.nesting is Nesting.LIST:
+    """Return True if a block is absent or has only values that a hub fills in: no items of a repeated block."""
+    if value in (None, []):
+        return True  # absent
+    if block.nesting is Nesting.LIST:
         return False
     for name, attribute in block.schema.attributes.items():
-        if value.get(name) not in (None, attribute.default, "Disabled"):  # filled in by the hub
+        # "Disabled" is a value of one argument only, which has no default of its own.
+        if value.get(name) not in (None, attribute.default, _REPORT_BACK_DEFAULT):
             return False
-    for name, nested_block in block.schema.blocks.items():
-        nested_value = value.get(name)
-        if nested_value in (None, []):
-            continue  # absent
-        if not _has_defaults_only(nested_block, nested_value):
-            return False
-    return True
+    return all(_has_defaults_only(nested, value.get(name)) for name, nested in block.schema.blocks.items())

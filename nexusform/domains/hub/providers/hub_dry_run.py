@@ -441,9 +441,7 @@ def _describe_values(api_error: ApiError, own_object: HubObject, hub_body: Mappi
 
 
 def _combine_skipped_findings(findings: Sequence[Finding], severity: Severity) -> Iterator[Finding]:
-    """Yield the findings, with all skipped validations combined into one of `severity`. Deferred validations are
-    omitted, since the verdict reports them.
-    """
+    """Yield the findings; skipped validations are combined into one of `severity`, deferred ones omitted."""
     skipped_numbers: dict[int, None] = {}  # of changes; a dict as an ordered set
     causes: dict[str, None] = {}  # an ordered set, too
     for number, problem in findings:

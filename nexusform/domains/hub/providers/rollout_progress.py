@@ -266,9 +266,7 @@ def _describe_pending_cluster(placement: Body, binding: Body, predicted: Body) -
 
 
 def _has_outdated_strategy(placement: Body, binding_spec: Mapping[str, Any]) -> bool:
-    """Return True if a binding still has an older apply strategy. The hub distributes it after observing the
-    placement, without other changes of the binding.
-    """
+    """Return True if a binding still has an older apply strategy. The hub updates it after the placement."""
     configured = get_mapping(placement, "spec", "strategy", "applyStrategy")
     bound = get_mapping(binding_spec, "applyStrategy")
     return any(bound.get(name, value) != value for name, value in configured.items())  # a missing field is no change

@@ -63,29 +63,10 @@ def build_id(attributes: Mapping[str, Any]) -> str:
 
 
 def read_hub(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
-    """Read the hub; its response is parsed like an export. Return problems without attributes if it is unreadable.
-
-    The query names the objects selected by configured placements, so the answer includes these. For a tenant it names
-    the namespaces as well, for others the kinds possibly missing in the answer.
-    """
+    """Read the hub; its response is parsed like an export. Return problems without attributes if it is unreadable."""
     import json
 
-    arguments = {name: attributes.get(name) for name in ("kubeconfig", "context")}
-    placements: list[FleetPlacement] = []  # the configured ones, from blocks or manifests
-    for type_name in _PLACEMENT_TYPES:
-        build_placement = context.types[type_name].build_fleet_object
-        assert build_placement is not None, "placements have one"
-        placements += map(build_placement, context.list_configured(type_name))
-    namespaces = sorted({placement.namespace for placement in placements})
-    if selectors := _list_selectors(placements):
-        arguments["selectors"] = selectors
-    if namespaces and "" not in namespaces:  # no cluster-scoped placement: a tenant, without access to members
-        arguments["namespaces"] = namespaces
-    elif placements:
-        # Reading kinds without use for configured objects may be forbidden.
-        unused = [kinds for name, kinds in _OPTIONAL_KINDS.items() if not context.list_configured(name)]
-        if unused:
-            arguments["optional"] = list(chain.from_iterable(unused))
+    arguments = {name: attributes.get(name) for name in ("kubeconfig", "context")} | _build_query(context)
     try:
         dump = json.loads(context.query_server(ServerQuery(READER, arguments)))
     except ExternalQueryProblem as problem:
@@ -103,6 +84,29 @@ def read_hub(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
         attributes_read["member_clusters"] = None  # unknown, not without members
         answer = replace(answer, problems=(*answer.problems, _UNKNOWN_MEMBERS))
     return replace(answer, attributes=attributes_read)
+
+
+def _build_query(context: ReadContext) -> dict[str, Any]:
+    """Build the arguments of a query by the configured placements: the objects that they select, and for a tenant its
+    namespaces, otherwise the kinds that may be missing in the answer.
+    """
+    placements: list[FleetPlacement] = []  # from blocks or manifests
+    for type_name in _PLACEMENT_TYPES:
+        build_placement = context.types[type_name].build_fleet_object
+        assert build_placement is not None, "placements have one"
+        placements += map(build_placement, context.list_configured(type_name))
+    query: dict[str, Any] = {}
+    if selectors := _list_selectors(placements):
+        query["selectors"] = selectors
+    namespaces = sorted({placement.namespace for placement in placements})
+    if namespaces and "" not in namespaces:  # no cluster-scoped placement: a tenant, without access to members
+        query["namespaces"] = namespaces
+    elif placements:
+        # Reading kinds without use for configured objects may be forbidden.
+        unused = [kinds for name, kinds in _OPTIONAL_KINDS.items() if not context.list_configured(name)]
+        if unused:
+            query["optional"] = list(chain.from_iterable(unused))
+    return query
 
 
 def _build_warnings(dump: Mapping[str, Any]) -> Iterator[Problem]:

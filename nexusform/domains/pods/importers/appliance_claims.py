@@ -184,13 +184,14 @@ def compute_planned_storage_demand(
     for name, claim in prior_claims.items():
         namespace, _, _ = name.partition("/")
         planned_claim, owner = planned_claims.get(name), claim.owner
-        # A claim that is not planned any more outlives its StatefulSet by the policy of the set.
-        outlives_owner = False
-        if owner is not None and namespace not in removed_namespaces:
-            is_scaled_in = owner.stateful_set in stateful_sets  # the StatefulSet remains; else it is deleted
+        if planned_claim is None:
+            if owner is None or namespace in removed_namespaces:
+                continue  # it is deleted
+            # A claim of a StatefulSet may outlive the scale-in or deletion of the set.
+            is_scaled_in = owner.stateful_set in stateful_sets
             outlives_owner = owner.outlives_scaling if is_scaled_in else owner.outlives_deletion
-        if planned_claim is None and not outlives_owner:
-            continue  # it is deleted
+            if not outlives_owner:
+                continue
         retained_claims[name] = claim
         size += claim.final_size
         # A claim may be enlarged. One of a StatefulSet stays as it is: a changed template does not affect it.

@@ -43,9 +43,7 @@ class _KubernetesSchemas(Struct, frozen=True):
 
 @cache
 def _load_schemas() -> _KubernetesSchemas:
-    """Read assets/kubernetes_fields.txt: a line per kind with the name of its type, an empty line, then a line per type
-    with its fields (`name=type`).
-    """
+    """Read assets/kubernetes_fields.txt: kinds with their types, an empty line, types with fields (`name=type`)."""
     file = resources.files("nexusform.domains.pods.importers").joinpath("assets", "kubernetes_fields.txt")
     lines = [line for line in file.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
     separator = lines.index("")

@@ -141,44 +141,29 @@ class _WorkloadReader(Struct):
     is_complete: bool
     findings: list[Problem] = field(default_factory=list)
 
-    def parse_workload(self, manifest: Manifest, controller: _WorkloadKind) -> Workload:
-        """Return the workload of a manifest, with live fields and changes by admission; report invalid fields."""
-        # The hash is of the applied template, without live fields of other managers.
-        template_digest = kubernetes_pod_spec.compute_template_hash(_get_template(manifest))
-        original = manifest
-        manifest, has_unknown_fields = self._merge_live_fields(original)
+    def parse_workload(self, applied: Manifest, controller: _WorkloadKind) -> Workload:
+        """Return the workload of an applied manifest after admission, with live fields; report invalid fields."""
+        manifest, has_unknown_fields = self._merge_live_fields(applied)
         root = Fields(manifest, self.findings, manifest.body)
         spec = root.get_mapping("spec")
         template = root if manifest.kind == "Pod" else spec.get_mapping("template")
-        labels = template.get_mapping("metadata").get_text_mapping("labels")
-        added_labels = {controller.template_label: template_digest} if controller.template_label else {}
-        if manifest.kind == "Job":
-            added_labels = {"batch.kubernetes.io/job-name": manifest.name, "job-name": manifest.name}
-        selector = _parse_workload_selector(spec, labels) if controller.has_selector else None
-        owner = PodOwner(
-            namespace=manifest.namespace,
-            kind=manifest.kind,
-            added_labels=added_labels,
-            spread_selector=self._build_spread_selector(manifest, selector, {**labels, **added_labels}),
-            template=template_digest,
-        )
-        _check_restart_policy(template.get_mapping("spec"), controller.restart_policies)
-        metadata = template.get_mapping("metadata")
-        pod_spec = pod_admission.apply_pod_admission(
-            manifest.namespace, metadata, template.get_mapping("spec"), self.rules
-        )
-        volumes = parse_volumes(manifest, pod_spec, spec.list_mappings("volumeClaimTemplates"), self.storage)
-        pod = kubernetes_pod_spec.parse_pod_spec(metadata, pod_spec, owner, self.priorities)
-        has_devices = self._report_device_classes(template.get_mapping("spec"), pod)
+        metadata, pod_fields = template.get_mapping("metadata"), template.get_mapping("spec")
+        applied_hash = kubernetes_pod_spec.compute_template_hash(_get_template(applied))  # without live fields
+        owner = self._build_pod_owner(manifest, controller, spec, metadata, applied_hash)
+        _check_restart_policy(pod_fields, controller.restart_policies)
+        admitted_fields = pod_admission.apply_pod_admission(manifest.namespace, metadata, pod_fields, self.rules)
+        volumes = parse_volumes(manifest, admitted_fields, spec.list_mappings("volumeClaimTemplates"), self.storage)
+        pod = kubernetes_pod_spec.parse_pod_spec(metadata, admitted_fields, owner, self.priorities)
+        has_devices = self._report_device_classes(pod_fields, pod)
         is_gang = manifest.kind == "Job" and "scheduling" in spec
         if is_gang:
             detail = "schedules its pods as a gang: together or not at all, which is not predicted."
             spec.report("scheduling", detail, Severity.WARNING, id=GANGS)
         device_claims = device_objects.parse_device_claims(
-            manifest.namespace, template.get_mapping("spec"), self.devices, is_complete=self.is_complete
+            manifest.namespace, pod_fields, self.devices, is_complete=self.is_complete
         )
         pod = replace(device_objects.add_claims(pod, volumes, device_claims), missing_objects=volumes.missing_objects)
-        if is_gang or has_devices or has_unknown_fields:
+        if is_gang or has_devices or has_unknown_fields:  # rules for these are not simulated
             pod = replace(pod, has_unknown_rules=True)
         workload = Workload(
             kind=manifest.kind,
@@ -187,15 +172,29 @@ class _WorkloadReader(Struct):
             replicas=controller.parse_replicas(spec),
             pod=pod,
             line=manifest.line,
-            containers=kubernetes_pod_spec.parse_containers(pod_spec),
-            admission_error=kubernetes_pod_spec.find_priority_rejection(pod_spec, self.priorities)
-            or pod_admission.find_admission_rejection(manifest.namespace, pod_spec, self.rules),
-            keeps_replicas=_get_replicas(manifest) != _get_replicas(original),  # set by another manager
+            containers=kubernetes_pod_spec.parse_containers(admitted_fields),
+            admission_error=kubernetes_pod_spec.find_priority_rejection(admitted_fields, self.priorities)
+            or pod_admission.find_admission_rejection(manifest.namespace, admitted_fields, self.rules),
+            keeps_replicas=_get_replicas(manifest) != _get_replicas(applied),  # set by another manager
         )
         workload = self._add_revisions(manifest, workload, _get_template(manifest))
-        if self._has_hidden_changes(original):
+        if self._has_hidden_changes(applied):
             workload = replace(workload, current_revisions=())  # every observed pod has the previous template
         return controller.apply_strategy(self._apply_autoscaler(manifest, workload), spec)
+
+    def _build_pod_owner(
+        self, manifest: Manifest, controller: _WorkloadKind, spec: Fields, metadata: Fields, template_hash: str
+    ) -> PodOwner:
+        """Return what a pod takes from its workload: namespace, labels added by the controller, and the selector of
+        default spread constraints. `metadata` is the one of the pod template.
+        """
+        labels = metadata.get_text_mapping("labels")
+        added_labels = {controller.template_label: template_hash} if controller.template_label else {}
+        if manifest.kind == "Job":
+            added_labels = {"batch.kubernetes.io/job-name": manifest.name, "job-name": manifest.name}
+        selector = _parse_workload_selector(spec, labels) if controller.has_selector else None
+        spread_selector = self._build_spread_selector(manifest, selector, {**labels, **added_labels})
+        return PodOwner(manifest.namespace, manifest.kind, added_labels, spread_selector, template_hash)
 
     def _report_device_classes(self, spec: Fields, pod: PodSpec) -> bool:
         """Report the extended resources of a pod from device classes (DRA), and return whether it has any."""

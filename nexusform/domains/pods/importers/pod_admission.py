@@ -339,19 +339,18 @@ def _has_readable_resources(container: Any) -> TypeGuard[dict[str, Any]]:
 
 
 def _apply_multus_networks(namespace: str, annotations: Fields, spec: Fields, rules: AdmissionRules) -> Fields:
-    """Return the spec with requests for the devices of the networks in the annotation; report unknown networks."""
+    """Return the spec with requests for the devices of the networks in the annotation. Report an unknown network, and
+    mark the spec as IN_DOUBT: then the prediction for the pod is uncertain.
+    """
     needed_resources: Counter[str] = Counter()  # number of devices by resource
-    for name in _parse_network_names(annotations, namespace):  # namespace, name
-        if name not in rules.networks:
-            detail = (
-                f"names the network {'/'.join(name)}, but no manifest defines it. Its resource request is not counted."
-            )
-            summary = f"network {'/'.join(name)} is not on the cluster"
-            annotations.report(NETWORKS, detail, Severity.WARNING, summary=summary)
+    for network in _parse_network_names(annotations, namespace):  # (namespace, name)
+        if network not in rules.networks:
+            title = "/".join(network)
+            detail = f"names the network {title}, but no manifest defines it. Its resource request is not counted."
+            annotations.report(NETWORKS, detail, Severity.WARNING, summary=f"network {title} is not on the cluster")
             spec = _replace_data(spec, {**spec.data, IN_DOUBT: True})
-        resource = rules.networks.get(name)
-        if resource:  # else the network needs no device, or is unknown
-            needed_resources[resource] += 1
+        elif rules.networks[network]:  # the resource of its devices; "" without devices
+            needed_resources[rules.networks[network]] += 1
     containers = spec.data.get("containers")
     if not needed_resources or not isinstance(containers, list):
         return spec

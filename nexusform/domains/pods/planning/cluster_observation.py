@@ -97,27 +97,20 @@ def match_cluster_snapshot(
     for a cluster outside of the plan: it has the observed nodes only.
     """
     cluster = planned_cluster if planned_cluster is not None else NodeCluster(cluster_id, cluster_id, "", ())
-    plan_names: dict[str, str] = {}  # by the observed names of nodes
-    nodes = dict(cluster.node_by_name)  # by name in the plan; observed nodes replace those derived from VMs
+    names_and_nodes = [(_resolve_vm_name(node, cluster, removed_vms), node) for node in snapshot.nodes]
+    # Names in the plan, with their observed nodes. Pods of the other nodes count as lost.
+    lost_names = removed_vms | cluster.recreated_nodes
+    registered = [(name, node) for name, node in names_and_nodes if name not in lost_names]
+    plan_names = {node.name: name for name, node in registered}  # by observed name
+    registered_names = set(plan_names.values())
     sizes = {node.name: compute_capacity(sku) for node, sku in zip(cluster.nodes, cluster.skus, strict=True)}
-    unknown_nodes: list[str] = []
-    images_by_node: dict[str, Mapping[str, int]] = {}
-    unready_nodes: set[str] = set()  # not ready, but without a taint for it yet
-    for node in snapshot.nodes:
-        name = _resolve_vm_name(node, cluster, removed_vms)
-        if name in removed_vms or name in cluster.recreated_nodes:
-            continue  # its pods count as lost
-        if name not in nodes:  # no VM of the plan
-            unknown_nodes.append(name)
-        plan_names[node.name] = name
+    sizes |= {name: node.capacity for name, node in registered}
+    images_by_node = {name: node.images for name, node in registered}
+    nodes = dict(cluster.node_by_name)  # by name in the plan; observed nodes replace those derived from VMs
+    for name, node in registered:
         nodes[name] = _build_registered_node(name, nodes.get(name), node)
-        sizes[name] = node.capacity
-        images_by_node[name] = node.images
-        if node.ready not in ("", "True") and _UNREADY_TAINTS.isdisjoint(taint.key for taint in node.taints):
-            unready_nodes.add(name)
     running_pods = [pod for pod in snapshot.pods if pod.node in plan_names]
     existing_pods = _build_existing_pods(running_pods, plan_names, _collect_charged_budgets(snapshot.objects))
-    registered_names = set(plan_names.values())
     unmatched_nodes = [node for name, node in nodes.items() if name not in registered_names]  # VMs without a node yet
     existing_pods += _build_new_daemons(running_pods, unmatched_nodes)
     nominated_pods = [pod for pod in snapshot.nominated_pods if pod.node in plan_names]
@@ -140,11 +133,11 @@ def match_cluster_snapshot(
         objects=tuple(_rename_node_of_object(manifest, plan_names) for manifest in snapshot.objects),
         nominated_pods=tuple(_build_existing_pods(nominated_pods, plan_names)),
         is_complete=snapshot.is_complete,
-        unknown_nodes=tuple(unknown_nodes),
+        unknown_nodes=tuple(dict.fromkeys(name for name, _ in registered if name not in cluster.node_by_name)),
         lost_pod_count=len(snapshot.pods) - len(running_pods),
         waiting_pods=tuple(_build_existing_pods(snapshot.waiting_pods, {"": ""})),  # without a node (""), named alike
         snapshot=snapshot,
-        unready_nodes=frozenset(unready_nodes),
+        unready_nodes=frozenset(name for name, node in registered if _is_unready_without_taint(node)),
         extreme_image_values=image_locality.compute_extreme_image_values(image_sizes),
         unlisted_usage=_find_unlisted_usage(snapshot),
     )
@@ -159,6 +152,12 @@ def _rename_node_of_object(manifest: Manifest, names: Mapping[str, str]) -> Mani
         spec = {**spec, "nodeName": names[spec["nodeName"]]}
         return replace(manifest, body={**manifest.body, "spec": spec})
     return manifest
+
+
+def _is_unready_without_taint(node: ObservedNode) -> bool:
+    """Return True for a node that is not ready, but has no taint for it yet."""
+    is_unready = node.ready not in ("", "True")
+    return is_unready and _UNREADY_TAINTS.isdisjoint(taint.key for taint in node.taints)
 
 
 def _resolve_vm_name(node: ObservedNode, cluster: NodeCluster, removed_vms: AbstractSet[str]) -> str:

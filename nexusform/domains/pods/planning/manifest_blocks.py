@@ -61,19 +61,17 @@ def list_prior_pods(
         if resource_type.kind is PlanningKind.MANIFEST and cluster_id:
             manifests = parse_objects(get_text(current.attributes, "yaml_body"))
             yield PriorPods(str(address), cluster_id, workloads, manifests)
-        elif resource_type.list_applied_objects is not None:
-            recorded_manifests = resource_type.list_applied_objects(current.attributes, current.private)
-            for member in dict.fromkeys((*workloads, *(recorded_manifests or ()))):
-                # None: an imported placement has no record of its members; they have the objects of the hub.
-                if recorded_manifests is None:
-                    manifests = collect_hub_objects()
-                else:
-                    manifests = unwrap_envelopes(recorded_manifests.get(member, ())).manifests
-                member_workloads = get_mapping(workloads, member)
-                if not member_workloads and not manifests:
-                    continue  # it adds nothing there
-                cluster_id = members.get(member, member)
-                yield PriorPods(str(address), cluster_id, member_workloads, manifests)
+        if resource_type.list_applied_objects is None:
+            continue  # no placement
+        recorded_manifests = resource_type.list_applied_objects(current.attributes, current.private)  # by member
+        for member in dict.fromkeys((*workloads, *(recorded_manifests or ()))):
+            if recorded_manifests is None:  # an imported placement has no record: its members have the hub's objects
+                manifests = collect_hub_objects()
+            else:
+                manifests = unwrap_envelopes(recorded_manifests.get(member, ())).manifests
+            member_workloads = get_mapping(workloads, member)
+            if member_workloads or manifests:  # otherwise it adds nothing there
+                yield PriorPods(str(address), members.get(member, member), member_workloads, manifests)
 
 
 def _collect_hub_objects(

@@ -97,12 +97,7 @@ class PodPhase(PodsByCluster):
         orphans = list(template_matching.find_orphan_pods(workload, object_pods.manifests, candidates))
         if not orphans:
             return []
-        for pod in orphans:
-            observed_pods.pop(pod.workload, None)
-            self._existing_pods[cluster_id].pop(pod.key, None)
-        orphan_keys = {pod.workload for pod in orphans}
-        other_waiting_pods = tuple(pod for pod in observed_cluster.waiting_pods if pod.workload not in orphan_keys)
-        self._observed_clusters[cluster_id] = replace(observed_cluster, waiting_pods=other_waiting_pods)
+        self._remove_observed_pods(cluster_id, orphans)
         orphans = [pod for pod in orphans if not template_matching.is_replaced_orphan(object_pods, workload, pod)]
         own_numbers = {pod.number for pod in own_pods}
         known_pods = self._existing_pods.get(cluster_id, {}).items()
@@ -111,6 +106,15 @@ class PodPhase(PodsByCluster):
             number: pod.node for (key, number), pod in known_pods if key == workload.key and number not in own_numbers
         }
         return template_matching.assign_pod_numbers(workload, orphans, recorded_nodes, own_numbers)
+
+    def _remove_observed_pods(self, cluster_id: str, pods: Sequence[ExistingPod]) -> None:
+        """Remove observed pods without a controller from a cluster: those with a node, and waiting ones."""
+        for pod in pods:
+            self._observed_pods[cluster_id].pop(pod.workload, None)
+            self._existing_pods[cluster_id].pop(pod.key, None)
+        cluster, keys = self._observed_clusters[cluster_id], {pod.workload for pod in pods}
+        waiting_pods = tuple(pod for pod in cluster.waiting_pods if pod.workload not in keys)
+        self._observed_clusters[cluster_id] = replace(cluster, waiting_pods=waiting_pods)
 
     def _list_waiting_pods(
         self, object_pods: ObjectPods, workload: Workload, cluster_id: str, first_number: int

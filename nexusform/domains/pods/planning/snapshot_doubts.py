@@ -147,19 +147,26 @@ def find_pods_in_doubt(
         key: _find_controller_doubt(workload, observed_counts[key], scalers.get(key, ""))
         for key, workload in workloads.items()
     }
+
+    def find_assumption(outcome: PodOutcome) -> str:
+        """Return the first assumption behind a pod, "" for none."""
+        controller_doubt = controller_doubts.get(outcome.workload, "")
+        if controller_doubt or outcome.feasible_nodes is None:  # None: no decision of the scheduler
+            return controller_doubt
+        for doubt in snapshot_doubts:
+            if doubt.is_affected(outcome):
+                return doubt.assumption
+        workload = workloads.get(outcome.workload)
+        if workload is None:  # it is removed by this plan
+            return ""
+        # If existing pods show the changes of the installed webhooks, only webhooks of this plan are unknown.
+        hooks = new_hooks if workload.is_admission_known else webhooks
+        is_changed = workload.is_rewritten or _can_be_changed(hooks, outcome.spec, workload.kind, namespace_labels)
+        return WEBHOOKS if is_changed else ""
+
     doubts: dict[PodKey, PodDoubt] = {}
     for outcome in outcomes:
-        # The assumptions behind the pod, most important first; "" is none.
-        assumptions = [controller_doubts.get(outcome.workload, "")]
-        if outcome.feasible_nodes is not None:  # else kept or removed without a decision of the scheduler
-            assumptions += [doubt.assumption for doubt in snapshot_doubts if doubt.is_affected(outcome)]
-            workload = workloads.get(outcome.workload)
-            if workload is not None:  # else it is removed by this plan
-                # If existing pods show the changes of the installed webhooks, only webhooks of this plan are unknown.
-                hooks = new_hooks if workload.is_admission_known else webhooks
-                if workload.is_rewritten or _can_be_changed(hooks, outcome.spec, workload.kind, namespace_labels):
-                    assumptions.append(WEBHOOKS)
-        assumption = next(filter(None, assumptions), "")
+        assumption = find_assumption(outcome)
         if assumption:
             doubts.setdefault(outcome.key, PodDoubt(assumption))
     return doubts
@@ -184,9 +191,7 @@ def _get_scaled_workload(scaler: Manifest) -> str:
 
 
 def _list_admission_hooks(manifests: Iterable[Manifest]) -> list[Manifest]:
-    """Return the webhooks and admission policies, without validating policies that reject nothing. These have no
-    binding with the action Deny.
-    """
+    """Return the webhooks and admission policies, except validating policies without a binding to deny."""
     hooks = [item for item in manifests if item.kind in _HOOK_KINDS]
     denying_policies = {
         get_value_at_path(item.body, "spec", "policyName")

@@ -4,6 +4,7 @@ certain if it keeps its node under all of them; otherwise its first difference n
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from itertools import chain, islice, permutations, repeat
 from math import factorial
 from typing import Final, TypeAlias
@@ -120,34 +121,50 @@ def find_doubtful_pods(scene: PredictionScenario, outcomes: Sequence[PodOutcome]
     # `samples` is the most predictions per assumption: fewer in larger plans, as each predicts all pods.
     placements = len(placed_pods) + len(scene.existing_pods) // 20  # per prediction; existing pods count less
     samples = min(_MOST_SAMPLES, _MOST_PLACEMENTS // max(1, placements))
-    doubts: dict[PodKey, PodDoubt | None] = {
-        outcome.key: PodDoubt(TIES) for outcome in placed_pods if not outcome.is_certain
-    }
-    tied_keys = frozenset(doubts)
-    undecided_keys = {outcome.key for outcome in outcomes}  # pods without a difference so far
+    ties = {outcome.key: PodDoubt(TIES) for outcome in placed_pods if not outcome.is_certain}
+    tied_keys = frozenset(ties)
+    sampled_keys = {outcome.key for outcome in outcomes}
     has_enough_samples = samples >= _FEWEST_SAMPLES and len(scene.cluster.nodes) <= _MOST_SAMPLED_NODES
     if not has_enough_samples or any(outcome.doubt not in ("", TIES) for outcome in placed_pods):
-        undecided_keys -= tied_keys  # ties stay in doubt: too few samples, or a doubt that samples do not cover
+        sampled_keys -= tied_keys  # ties stay in doubt: too few samples, or a doubt that samples do not cover
+    differences = _find_first_differences(scene, outcomes, samples, sampled_keys, tied_keys)
+    doubts: dict[PodKey, PodDoubt | None] = {**ties, **differences}
+    unchanged_keys = sampled_keys - differences.keys()
+    if samples < _FEWEST_SAMPLES:
+        doubts |= _list_unsampled_doubts(scene, placed_pods, unchanged_keys - tied_keys)
+    # The tied pods without a difference in any sample get None in place of TIES.
+    return doubts | dict.fromkeys(unchanged_keys & tied_keys)
+
+
+def _find_first_differences(
+    scene: PredictionScenario,
+    outcomes: Sequence[PodOutcome],
+    samples: int,
+    sampled_keys: AbstractSet[PodKey],
+    tied_keys: AbstractSet[PodKey],
+) -> dict[PodKey, PodDoubt]:
+    """Return the first other outcome of each pod of `sampled_keys`, over the alternatives of all assumptions. `samples`
+    is the most predictions per assumption.
+    """
+    doubts: dict[PodKey, PodDoubt] = {}
     outcomes_by_workload = group_by(outcomes, lambda outcome: outcome.workload)
     tie_seeds = iter(range(1, 1 + samples))  # shared by all scenes: each is used once
     for assumption in ASSUMPTIONS:
         seeds = () if assumption.has_samples else tie_seeds  # with samples, each scene has another seed already
         for number, (condition, alternative) in enumerate(assumption.list_alternatives(scene, samples)):
-            has_no_effect = number >= _SAMPLES_WITHOUT_DOUBT and not doubts  # many samples have changed no pod
-            if has_no_effect or not undecided_keys:
+            pending_keys = sampled_keys - doubts.keys()
+            # After many samples without any effect, more are useless.
+            is_useless = number >= _SAMPLES_WITHOUT_DOUBT and not (doubts or tied_keys)
+            if is_useless or not pending_keys:
                 break
             changed_nodes = _sample_changed_pods(
-                outcomes_by_workload, alternative, seeds, sampled_keys=undecided_keys - tied_keys
+                outcomes_by_workload, alternative, seeds, sampled_keys=pending_keys - tied_keys
             )
             for key, node in changed_nodes.items():
-                if key in undecided_keys:  # the first difference counts
+                if key in pending_keys:
                     name = TIES if key in tied_keys else assumption.name
                     doubts[key] = PodDoubt(name, f"{node or 'no node'} {condition}")
-            undecided_keys -= changed_nodes.keys()
-    if samples < _FEWEST_SAMPLES:
-        doubts |= _list_unsampled_doubts(scene, placed_pods, undecided_keys - tied_keys)
-    # The tied pods without a difference in any sample get None in place of TIES.
-    return doubts | dict.fromkeys(undecided_keys & tied_keys)
+    return doubts
 
 
 def _list_unsampled_doubts(
@@ -286,13 +303,33 @@ def _list_scenarios_with_arrival_orders(scene: PredictionScenario, samples: int)
     """
     if len(scene.workloads) < 2 and not any(map(pod_orders.has_differing_concurrent_pods, scene.workloads)):
         return  # there is only one order
-    keys = scene.workload_keys
     # Pods with claims from a template wait for another controller to create them.
-    claiming_keys: set[str] = set()
-    for workload in scene.workloads:
-        if any(claim.is_own for claim in workload.pod.device_claims):
-            claiming_keys.add(workload.key)
+    claiming_keys = frozenset(
+        workload.key for workload in scene.workloads if any(claim.is_own for claim in workload.pod.device_claims)
+    )
     ordered_keys = frozenset(workload.key for workload in scene.workloads if workload.is_ordered)
+    sequences = _list_sequential_orders(scene.workload_keys, claiming_keys, ordered_keys, samples)
+    random_order = ArrivalOrder(ranks=scene.workload_keys, ordered_keys=ordered_keys, claiming_keys=claiming_keys)
+    for number in range(samples):
+        if number < len(sequences):
+            condition, order = sequences[number]
+            arrival = replace(order, has_fast_replacements=number % 2 == 0)
+        else:  # of four samples, one has fast replacements and two have slow victims
+            condition, has_slow_victims = _ANY_ORDER, number % 4 in (2, 3)
+            arrival = replace(
+                random_order, sample=number, has_slow_victims=has_slow_victims, has_fast_replacements=number % 4 == 0
+            )
+        pods = _shuffle_eviction_ages(scene, number)
+        # 0: removed pods free their capacity at once. From 2, the number selects some to free it later.
+        slow = number if arrival.has_slow_victims else 0
+        seed = scene.seed + 1 + number
+        yield condition, replace(scene, arrival=arrival, seed=seed, existing_pods=pods, slow_terminations=slow)
+
+
+def _list_sequential_orders(
+    keys: Sequence[str], claiming_keys: Collection[str], ordered_keys: frozenset[str], samples: int
+) -> list[tuple[str, ArrivalOrder]]:
+    """Return orders in which the workloads `keys` arrive one after the other, each with its condition as a text."""
     orders = [
         (condition, ArrivalOrder(ranks=ranks, ordered_keys=ordered_keys))
         for condition, ranks in _rank_workloads(keys, claiming_keys)
@@ -303,21 +340,7 @@ def _list_scenarios_with_arrival_orders(scene: PredictionScenario, samples: int)
         distance = max(1, -(-factorial(len(keys)) // max(1, samples // 3)))
         any_orders = islice(permutations(keys), 0, None, distance)
         orders += [(_ANY_ORDER, ArrivalOrder(ranks=ranks)) for ranks in any_orders]
-    drawn_order = ArrivalOrder(ranks=keys, ordered_keys=ordered_keys, claiming_keys=frozenset(claiming_keys))
-    for number in range(samples):
-        if number < len(orders):
-            condition, order = orders[number]
-            arrival = replace(order, has_fast_replacements=number % 2 == 0)
-        else:  # random times of arrival; of four samples, one has fast replacements and two have slow victims
-            condition, has_slow_victims = _ANY_ORDER, number % 4 in (2, 3)
-            arrival = replace(
-                drawn_order, sample=number, has_slow_victims=has_slow_victims, has_fast_replacements=number % 4 == 0
-            )
-        pods = _shuffle_eviction_ages(scene, number)
-        # 0: removed pods free their capacity at once. From 2, the number selects some to free it later.
-        slow = number if arrival.has_slow_victims else 0
-        seed = scene.seed + 1 + number
-        yield condition, replace(scene, arrival=arrival, seed=seed, existing_pods=pods, slow_terminations=slow)
+    return orders
 
 
 def _rank_workloads(keys: Sequence[str], claiming_keys: Collection[str]) -> list[tuple[str, tuple[str, ...]]]:

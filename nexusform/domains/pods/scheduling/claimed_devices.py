@@ -151,9 +151,7 @@ class ClaimedDevices:
         return [claim for claim in claims if claim.is_own or claim.name not in self._uses]
 
     def allocate_claims(self, pod: ExistingPod) -> None:
-        """Allocate the claims of a pod on its node, unless it holds them already. Unknown devices make later
-        allocations on the node uncertain.
-        """
+        """Allocate new claims of a pod on its node. Unknown devices make later allocations there uncertain."""
         claims = pod.spec.device_claims
         if not claims or pod.node not in self._node_by_name or pod.identity in self._claims_by_pod:
             return  # nothing to allocate, or not on a node of the cluster

@@ -527,9 +527,7 @@ class PodPredictor:
         return True
 
     def _reschedule_after_toleration(self, pod: ExistingPod, spec: PodSpec) -> PodVerdict | None:
-        """Place a pod again with this spec after its tolerationSeconds. Return None without such a time, or if it keeps
-        its node and spec.
-        """
+        """Place a pod again after its tolerationSeconds; None without such a time, or if it keeps node and spec."""
         if not self._compute_remaining_seconds(pod):  # evicted already (0), or never (None)
             return None
         self.session.remove_pod(pod)

@@ -231,9 +231,7 @@ def _warn_failed_and_gated_pods(context: WorkloadContext) -> Iterator[WorkloadWa
 
 
 def _warn_uncreated_pods(context: WorkloadContext) -> Iterator[WorkloadWarning]:
-    """Yield a warning for uncreated pods. In a blocked rollout, the warning about the rollout takes its place, unless
-    an ordered set has a Pending pod.
-    """
+    """Yield a warning for uncreated pods, unless the warning about a blocked rollout takes its place."""
     count, replicas = context.forecast.uncreated, context.forecast.replicas
     is_ordered_wait = context.workload.is_ordered and bool(context.pending_pods)
     if count and (is_ordered_wait or not context.forecast.is_blocked):

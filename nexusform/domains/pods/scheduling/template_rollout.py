@@ -74,8 +74,10 @@ class RolloutState(Struct):
 
     @property
     def pod_count(self) -> int:
-        """Number of pods, old and new."""
-        return len(self.remaining_pods) + len(self.pending_specs) + self.existing_count + len(self.new_verdicts)
+        """Number of pods of the workload, old and new, including those without a feasible node."""
+        old_pods = len(self.remaining_pods) + len(self.pending_specs)
+        new_pods = self.existing_count + len(self.new_verdicts)  # created earlier, and decided now
+        return old_pods + new_pods
 
     def list_unscheduled(self) -> list[int]:
         """Return the numbers of new pods without a feasible node."""

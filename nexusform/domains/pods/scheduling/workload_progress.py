@@ -257,19 +257,20 @@ def extract_scaled_outdated_pods(progress: WorkloadProgress) -> dict[int, PodSpe
         progress.pods_to_place = retried_pods
         return dict.fromkeys(list_numbers(new_pods), former_pods[0].spec)
     former_specs, current_growth = _compute_new_pods(workload, [*progress.kept_pods, *former_pods, *current_pods])
-    used_numbers = list_numbers([*progress.kept_pods, *former_pods, *progress.pods_to_place])
     # Without a pause the rollout creates the pods of the current template; surplus ones are not removed here.
     current_growth = max(0, current_growth) if workload.is_paused else 0
-    spare_numbers = find_unused_pod_numbers(used_numbers, workload.first_ordinal, len(former_specs) + current_growth)
-    # Pods of former templates get the numbers of new pods first, then spare ones.
-    numbers = [*list_numbers(new_pods), *spare_numbers][: len(former_specs)]
-    current_new_pods = new_pods[len(former_specs) :]
-    progress.pods_to_place = [*retried_pods, *current_new_pods]
-    missing_count = max(0, current_growth - len(current_new_pods))
-    used_spare_count = max(0, len(former_specs) - len(new_pods))
-    further_numbers = spare_numbers[used_spare_count:][:missing_count]
-    progress.pods_to_place += [PodToPlace(number, trigger=progress.creation_trigger) for number in further_numbers]
-    return dict(zip(numbers, former_specs, strict=True))
+    used_numbers = list_numbers([*progress.kept_pods, *former_pods, *progress.pods_to_place])
+    former_count = len(former_specs)
+    spare_numbers = find_unused_pod_numbers(used_numbers, workload.first_ordinal, former_count + current_growth)
+    # Pods of former templates get the first of these numbers. The rest of the new pods keep theirs, and further pods of
+    # the current template get the next ones.
+    numbers = [*list_numbers(new_pods), *spare_numbers]
+    current_new_pods = new_pods[former_count:]
+    further_start = former_count + len(current_new_pods)
+    further_numbers = numbers[further_start : max(further_start, former_count + current_growth)]
+    further_pods = [PodToPlace(number, trigger=progress.creation_trigger) for number in further_numbers]
+    progress.pods_to_place = [*retried_pods, *current_new_pods, *further_pods]
+    return dict(zip(numbers, former_specs, strict=False))
 
 
 def build_forecast(progress: WorkloadProgress, nodes: Mapping[str, Node]) -> WorkloadForecast:

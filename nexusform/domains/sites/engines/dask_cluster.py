@@ -135,9 +135,7 @@ class DaskTaskEngine:
         max_running: Callable[[], int],
         is_stopping: Callable[[], bool],
     ) -> list[Task]:
-        """Run at most `max_running()` tasks at once until `is_stopping()`. Pass each result to `on_result`, and return
-        the tasks not started.
-        """
+        """Run up to `max_running()` tasks at once until `is_stopping()`. Return the tasks not started."""
         pending = list(reversed(tasks))
         running: dict[str, _SubmittedTask] = {}
         last_progress = monotonic()

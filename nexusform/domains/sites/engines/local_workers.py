@@ -67,9 +67,7 @@ class LocalTaskEngine:
         max_running: Callable[[], int],
         is_stopping: Callable[[], bool],
     ) -> list[Task]:
-        """Run at most `max_running()` tasks at once until `is_stopping()`. Pass each result to `on_result`, and return
-        the tasks not started.
-        """
+        """Run up to `max_running()` tasks at once until `is_stopping()`. Return the tasks not started."""
         batch = _Batch(on_result, deque())
         for task in tasks:
             # A task of a locked site runs on the worker (by number) with its lock, any other one (None) on any worker.

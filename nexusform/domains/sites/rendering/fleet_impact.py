@@ -39,9 +39,7 @@ def compute_site_impact(result: SiteResult) -> PlacementImpact:
 
 
 def compute_site_level(result: SiteResult) -> Level:
-    """Compute the level of a site from its worst new diagnostic. It is an error without a plan, and at least a warning
-    with losses.
-    """
+    """Compute the level of a site: its worst new diagnostic, an error without a plan, at least a warning for losses."""
     levels = [Level(problem.level) for problem in result.diagnostics if not problem.is_preexisting]
     if result.status in _UNPLANNED_STATUSES:
         levels.append(Level.ERROR)

@@ -46,9 +46,7 @@ def replace_site_name(text: str, site: str) -> str:
 
 
 def count_placements(plan: Plan) -> dict[str, int]:
-    """Count placed, moved and removed VMs, bindings and pods, as for limits: a lost host and a stopped VM
-    count as moved, a forgotten object as removed.
-    """
+    """Count placed, moved and removed objects as for limits: lost or stopped ones are moved, forgotten ones removed."""
     counts = Counter(row.action for row in plan.placements)
     lost_count, forgotten_count = counts[PlacementAction.LOSE], counts[PlacementAction.FORGET]
     return {

@@ -195,9 +195,7 @@ def _convert_read_problem(problem: Exception, path: str) -> list[Diagnostic]:
 
 
 def _read_plan_file(path: str, location: CommandContext) -> _PlanFileContent:
-    """Read a file part by part, keeping only the digests of site plans. Raises FileProblem, DiagnosticsError,
-    plan_file.CorruptArchiveError.
-    """
+    """Read a file; of site plans keep only digests. Raises FileProblem, DiagnosticsError, CorruptArchiveError."""
     digests: dict[str, str] = {}  # by part name
     last_part = ("", b"")
     plan: FleetPlan | None = None

@@ -29,7 +29,7 @@ from nexusform.providers.simulated import apply_answer
 from nexusform.resources.address import AddressPattern, parse_address
 from nexusform.values.typed_value import DYNAMIC_UNKNOWN, NULL, Value
 
-LookupResult = tuple[Value, int, list[Diagnostic]]
+LookupResult = tuple[Value, int, Sequence[Diagnostic]]
 Overrides = tuple[tuple[AddressPattern, Mapping[str, Any]], ...]
 
 
@@ -264,9 +264,7 @@ def _get_overridden_outputs(override: Override, problems: list[Diagnostic]) -> d
 
 
 class OverridingProvider:
-    """Provider that passes requests on, except for objects with override values: those of their patterns, else the
-    defaults of their types.
-    """
+    """Provider with override values for some objects, from their patterns or types. Other requests are passed on."""
 
     def __init__(self, inner: Provider, resources: Overrides, defaults: Mapping[str, Mapping[str, Any]] | None) -> None:
         """Wrap a provider. `defaults` are values by resource type in a mock of it, None without a mock."""

@@ -294,9 +294,7 @@ def _describe_contradictions(members: int, minimum: int, maximum: int | None) ->
 
 
 def _parse_count(template: Template, node: Node, maximum: int = MAX_INSTANCES) -> int | None:
-    """Return a number of servers, or a size. Return None if it is absent or has no value yet, and, with a warning, if
-    it is invalid.
-    """
+    """Return a number of servers, or a size; None if it is absent, not known yet, or invalid (a warning)."""
     if node.is_absent:
         return None
     value = template.resolve_value(node)

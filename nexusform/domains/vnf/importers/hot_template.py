@@ -55,9 +55,7 @@ class HotVnf(Struct, frozen=True):
 def parse_hot(
     text: str, nested: Mapping[str, str], parameters: Mapping[str, Any], known_vdus: Mapping[str, bool]
 ) -> HotVnf:
-    """Parse the VNF of a HOT file and its nested templates by file name. `known_vdus` are the VDUs of the
-    VNFD, and whether it gives their number.
-    """
+    """Parse the VNF of a HOT file and its nested templates. `known_vdus`: VDUs of the VNFD (True: with a number)."""
     reading = HotReading(nested, known_vdus)
     notes = reading.notes[BASE_HOT] = DocumentFindings(BASE_HOT)
     documents = parse_documents(text, notes)

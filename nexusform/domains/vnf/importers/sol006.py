@@ -87,9 +87,7 @@ def list_flavours(document: Mapping[str, Any]) -> list[str]:
 
 
 def parse_sol006(descriptor: Node, flavour_id: str, notes: DocumentFindings) -> Vnf:
-    """Parse the VNF of a descriptor in the flavour `flavour_id`; without such a flavour, it is empty. Add findings to
-    `notes`.
-    """
+    """Parse the VNF of a descriptor in a flavour; a missing flavour gives an empty VNF. Add findings to `notes`."""
     bodies = _collect_by_id(descriptor.get_node("vdu"), "VDU", notes)
     flavour = _select_flavour(descriptor, flavour_id, notes)
     for unit in descriptor.get_node("kdu").list_items():

@@ -116,21 +116,11 @@ def _list_vdus(topology: Topology, scaling: ScalingPolicies) -> Iterator[Vdu]:
 
 
 def _add_counts(vdu: Vdu, body: Node, topology: Topology, scaling: ScalingPolicies) -> Vdu:
-    """Return the VDU with its minimum, maximum and initial number of VMs. The bounds are those of its vdu_profile, else
-    of a scaling policy, else there are none. The initial number is set by a scaling policy, else it is the minimum, but
-    at least one.
+    """Return the VDU with its minimum, maximum and initial number of VMs. A scaling policy sets the initial number.
+    Without one it is the minimum, but at least one.
     """
+    minimum, maximum = _parse_bounds(vdu.name, body, topology, scaling)
     profile = body.get_node("properties", "vdu_profile")
-    lower = topology.get_value(profile, "min_number_of_instances")
-    upper = topology.get_value(profile, "max_number_of_instances")
-    minimum = parse_instance_count(lower, topology.notes, "the number of instances") or 0
-    maximum = parse_instance_count(upper, topology.notes, "the number of instances")
-    is_tacker_type = topology.get_standard_type(body).endswith("tacker")  # Tacker's own type has no profile
-    if profile.is_absent and vdu.name in scaling.bounds:
-        minimum, maximum = scaling.bounds[vdu.name]
-    elif profile.is_absent and not is_tacker_type:
-        detail = f'the VDU "{vdu.name}" has no vdu_profile; its number of instances is unlimited.'
-        topology.notes.add_warning(body, CORRECTED, detail)
     if maximum is not None and maximum < minimum:
         detail = f'the VDU "{vdu.name}" may have at most {maximum} instances, but at least {minimum}.'
         topology.notes.add_error(profile, INVALID_DOCUMENT, detail)
@@ -145,6 +135,24 @@ def _add_counts(vdu: Vdu, body: Node, topology: Topology, scaling: ScalingPolici
     has_count = vdu.name in scaling.initial or any(vdu.name in level.sizes for level in scaling.levels)
     has_bounds = maximum is not None or minimum > 0
     return replace(vdu, minimum=minimum, maximum=maximum, initial=initial, has_count=has_count, has_bounds=has_bounds)
+
+
+def _parse_bounds(name: str, body: Node, topology: Topology, scaling: ScalingPolicies) -> tuple[int, int | None]:
+    """Return the minimum and maximum number of VMs of a VDU: from its vdu_profile, else from a scaling policy. Without
+    both, return (0, None) with a warning.
+    """
+    profile = body.get_node("properties", "vdu_profile")
+    if not profile.is_absent:
+        lower = topology.get_value(profile, "min_number_of_instances")
+        upper = topology.get_value(profile, "max_number_of_instances")
+        minimum = parse_instance_count(lower, topology.notes, "the number of instances")
+        return minimum or 0, parse_instance_count(upper, topology.notes, "the number of instances")
+    if name in scaling.bounds:
+        return scaling.bounds[name]
+    if not topology.get_standard_type(body).endswith("tacker"):  # Tacker's own type of VDUs has no profile
+        detail = f'the VDU "{name}" has no vdu_profile; its number of instances is unlimited.'
+        topology.notes.add_warning(body, CORRECTED, detail)
+    return 0, None
 
 
 def _parse_vdu_size(topology: Topology, body: Node) -> VduSize:
@@ -486,9 +494,7 @@ def _list_scaling_aspects(topology: Topology, deltas: Mapping[str, Mapping[str, 
 
 
 def _parse_levels(topology: Topology) -> tuple[tuple[InstantiationLevel, ...], str]:
-    """Return the instantiation levels, and the name of the default one. It is the declared one or the only level;
-    otherwise it is "".
-    """
+    """Return the instantiation levels, and the default one: the declared or the only level, else ""."""
     numbers: dict[str, dict[str, int]] = {}  # by level: number of VMs by VDU
     for name, body in _select_policies(topology, "VduInstantiationLevels"):
         targets = _collect_policy_targets(name, body, topology)

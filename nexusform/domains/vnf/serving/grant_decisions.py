@@ -176,9 +176,7 @@ def _find_planned_grant(
 
 
 def _is_repeated_operation(request: Mapping[str, Any], earlier: GrantRecord) -> bool:
-    """Return whether an operation repeats a failed one: apply names failed ones in RETRY_KEY. A termination has no
-    parameters, and happens once per instance.
-    """
+    """Return whether an operation repeats a failed one (RETRY_KEY). A termination happens once per instance."""
     if request["operation"] == _TERMINATE:
         return bool(request["vnfInstanceId"] == earlier.instance_id)
     failed_ids = get_text(request, "additionalParams", RETRY_KEY).split(",")

@@ -170,9 +170,7 @@ def _sum_free_of_machines(site: SiteSnapshot, cells: Iterable[_NumaCell]) -> tup
 
 
 def _build_cells_with_free_capacity(site: SiteSnapshot, machines: Sequence[Machine]) -> Iterator[_NumaCell]:
-    """Build every cell of the machines with its free capacity, after all VMs, and the free disk of its machine. VMs in
-    unknown cells take disk only.
-    """
+    """Build every cell of the machines with its free capacity. VMs in unknown cells take disk only."""
     cells: dict[str, list[_NumaCell]] = {}  # by machine and number
     free_disk: dict[str, int] = {}
     for machine in machines:

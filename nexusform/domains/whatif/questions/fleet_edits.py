@@ -239,10 +239,7 @@ def _join_member(simulated_fleet: SimulatedFleet, edit: MemberEdit) -> Simulated
 
 
 def _change_member(member: SimulatedMember, edit: MemberEdit) -> SimulatedMember:
-    """Return the member after an edit other than join or leave. Raises DiagnosticsError for removing a missing taint,
-    label or property. It is also raised for a resource property with an unknown name or an invalid amount. The amounts
-    of a member with known nodes are computed, so they cannot be set.
-    """
+    """Return the member after an edit other than join or leave. Raises DiagnosticsError for an impossible one."""
     record = member.record
     match edit.kind:
         case MemberEditKind.DRAIN:
@@ -255,27 +252,39 @@ def _change_member(member: SimulatedMember, edit: MemberEdit) -> SimulatedMember
         case MemberEditKind.LABEL:
             return _set_label_or_property(member, edit, "labels", record.labels)
     if edit.key.startswith(RESOURCE_PREFIX):
-        # The rest of the key is such as `total-cpu`: a field of `record.resources`, and a key in its mapping.
-        amount_kind, _, resource = edit.key.removeprefix(RESOURCE_PREFIX).partition("-")
-        if member.cluster is not None:
-            detail = f"{edit.text}: the value is computed from the nodes of {member.cluster.name} and their pods."
-            raise DiagnosticsError(build_error("invalid-simulation", detail))
-        if amount_kind not in ("total", "allocatable", "available") or not resource:
-            detail = (
-                f"{edit.text}: unknown property. Resource properties are {RESOURCE_PREFIX}available-cpu and "
-                "so on, with total, allocatable or available."
-            )
-            raise DiagnosticsError(build_error("invalid-simulation", detail))
-        existing = getattr(record.resources, amount_kind)
-        amounts = {name: amount for name, amount in existing.items() if name != resource}
-        if edit.value is not None:
-            amount = parse_quantity(edit.value)
-            if isinstance(amount, InvalidQuantity):
-                detail = f'{edit.text}: "{edit.value}" is not a valid quantity: {amount.message}.'
-                raise DiagnosticsError(build_error("invalid-simulation", detail))
-            amounts[resource] = amount
-        return replace(member, record=replace(record, resources=replace(record.resources, **{amount_kind: amounts})))
+        return _set_resource_property(member, edit)
     return _set_label_or_property(member, edit, "properties", record.properties)
+
+
+def _set_resource_property(member: SimulatedMember, edit: MemberEdit) -> SimulatedMember:
+    """Return the member with an amount of a resource set, or removed if the edit has no value. Raises DiagnosticsError
+    for an unknown name, an invalid amount, and removing a missing one. With known nodes, amounts cannot be set: they
+    are computed.
+    """
+    if member.cluster is not None:
+        detail = f"{edit.text}: the value is computed from the nodes of {member.cluster.name} and their pods."
+        raise DiagnosticsError(build_error("invalid-simulation", detail))
+    resources = member.record.resources
+    # The rest of the key is such as `total-cpu`: a field of `resources`, and a key in its mapping.
+    field_name, _, resource = edit.key.removeprefix(RESOURCE_PREFIX).partition("-")
+    if field_name not in ("total", "allocatable", "available") or not resource:
+        detail = (
+            f"{edit.text}: unknown property. Resource properties are {RESOURCE_PREFIX}available-cpu and "
+            "so on, with total, allocatable or available."
+        )
+        raise DiagnosticsError(build_error("invalid-simulation", detail))
+    amounts = dict(getattr(resources, field_name))
+    if edit.value is None:
+        if resource not in amounts:
+            raise _build_missing_key_error(edit, [f"{RESOURCE_PREFIX}{field_name}-{name}" for name in amounts])
+        del amounts[resource]
+    else:
+        amount = parse_quantity(edit.value)
+        if isinstance(amount, InvalidQuantity):
+            detail = f'{edit.text}: "{edit.value}" is not a valid quantity: {amount.message}.'
+            raise DiagnosticsError(build_error("invalid-simulation", detail))
+        amounts[resource] = amount
+    return replace(member, record=replace(member.record, resources=replace(resources, **{field_name: amounts})))
 
 
 def _set_taint(member: SimulatedMember, edit: MemberEdit) -> SimulatedMember:

@@ -233,9 +233,7 @@ def _match_observed_clusters(
     registries: PluginRegistries,
     observations: ClusterObservations,
 ) -> Iterator[tuple[str, ObservedCluster]]:
-    """Match each cluster listed by kubectl to its nodes and workloads in state. Yield pairs of its id and the result;
-    nothing without listed clusters.
-    """
+    """Yield the id and the match of each cluster listed by kubectl with its nodes and workloads in state."""
     if not observations.clusters:
         return
     # The keys of workloads applied to clusters, by cluster id.
@@ -428,9 +426,7 @@ def _build_member(member: SimulatedMember | None, pods: PodPhase) -> Member | No
 def _build_drain_evictions(
     placements: Sequence[PlacementPlan], drained: Sequence[str]
 ) -> Iterator[tuple[Instance, FleetEviction]]:
-    """Build the evictions of drained members: every cluster-scoped placement bound to them. Source: KubeFleet
-    tools/fleet/cmd/draincluster.
-    """
+    """Build the evictions of drained members from cluster-scoped placements, as KubeFleet tools/fleet does."""
     for cluster in drained:
         for placement in placements:
             bound_clusters = {binding.cluster for binding in placement.spec.prior_bindings}
@@ -501,9 +497,7 @@ def _compute_policy_drift(placement: PlacementPlan, member_list: MemberList) -> 
 
 
 def _build_state(placement: PlacementPlan, bindings: Iterable[Binding]) -> ScheduledPlacement:
-    """Build the state of a placement after its scheduling. Its clusters are those of `bindings`, without unscheduled
-    ones: these are in removal.
-    """
+    """Build the state of a placement after its scheduling, without unscheduled bindings: these are in removal."""
     scheduled = [binding for binding in bindings if binding.state is not BindingState.UNSCHEDULED]
     cluster_names = sorted(binding.cluster for binding in scheduled)
     configuration = placement.spec.configuration

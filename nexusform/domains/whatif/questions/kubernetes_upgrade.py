@@ -169,9 +169,7 @@ def get_running_version(cluster: VmOwnerSnapshot) -> str:
 
 
 def _upgrade_pool(scheduler: RackScheduler, pool: PoolSnapshot) -> PoolUpgrade:
-    """Upgrade one pool. If it is blocked, find the largest smaller surge with capacity. Also try to replace one node at
-    a time without surge.
-    """
+    """Upgrade one pool. If it is blocked, try smaller surges, and one node at a time without surge."""
     count = len(pool.vms)
     max_surge, max_unavailable = _read_surge_settings(pool)
     surge, unavailable = compute_amount_of_total(max_surge, count), compute_amount_of_total(max_unavailable, count)

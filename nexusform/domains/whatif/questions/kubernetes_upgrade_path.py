@@ -168,9 +168,7 @@ def _find_version_hops(
 
 
 class _OrderSearch:
-    """Search for an order with capacity for all; a blocked cluster moves behind others. `tried_orders` counts
-    rejected prefixes and the result.
-    """
+    """Search for an order with capacity for all. `tried_orders` counts the rejected prefixes and the result."""
 
     def __init__(self, ways: Mapping[str, Sequence[KubernetesVersion]], pods: Mapping[str, ClusterPods]) -> None:
         """Start without a tried order. `ways` has the versions of each cluster by id: the running and the next ones."""

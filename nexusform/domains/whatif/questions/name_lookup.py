@@ -169,9 +169,7 @@ def _parse_mix_part(text: str, skus: Collection[str]) -> tuple[int, str]:
 
 
 def _find_by_id_or_name(kind: str, text: str, by_id: Mapping[str, Named], get_name: Callable[[Named], str]) -> Named:
-    """Find the entry with this id, else the only one with this name. `kind` is its display name in errors. Raises
-    DiagnosticsError for none and for several.
-    """
+    """Find the entry with this id, else the only one with this name (`kind` in errors). Raises DiagnosticsError."""
     if text in by_id:
         return by_id[text]
     ids = [entry_id for entry_id, entry in by_id.items() if get_name(entry) == text]

@@ -182,7 +182,7 @@ def _list_placed_workloads(
 
 def _build_cluster_pods(cluster: NodeCluster, sources: _PodSources, observations: ClusterObservations) -> ClusterPods:
     """Build the pods of a cluster: those of workloads applied directly or by placements, and those listed by kubectl.
-    Nodes are the listed ones, if any. If a workload has no planned pods in state, pods are placed now.
+    If a workload has no planned pods in state, pods are placed now.
     """
     direct, placed_workloads = sources.direct.get(cluster.id, []), sources.placed.get(cluster.id, {})
     observed = observations.bind_cluster(cluster.id, cluster, placed_workloads.keys()) or ObservedCluster(cluster)
@@ -198,12 +198,27 @@ def _build_cluster_pods(cluster: NodeCluster, sources: _PodSources, observations
     all_objects = [*direct, *by_placements, *other_objects]
     # Budgets of placements are here only together with one of their workloads.
     budget_objects = [*direct, *(by_placements if selected else []), *other_objects]
+    model = _build_pod_cluster(cluster.name, observed, all_objects, budget_objects, workloads)
+    existing = _list_existing_pods(workloads, placed_workloads, observed)
+    if any(workload.key not in placed_workloads for workload in workloads):  # without planned pods: place them now
+        existing = predict(model, existing, workloads).list_existing_pods()
+    return ClusterPods(cluster.id, model, workloads, existing)
+
+
+def _build_pod_cluster(
+    name: str,
+    observed: ObservedCluster,
+    all_objects: Sequence[Manifest],
+    budget_objects: Sequence[Manifest],
+    workloads: Sequence[Workload],
+) -> PodCluster:
+    """Build the cluster for scheduling: its nodes (listed ones, if any), quotas, budgets, volumes and namespaces."""
     storage = collect_cluster_storage(
         all_objects, is_complete=observed.is_complete, has_all_classes=observed.has_all_classes
     )
     managed_keys = {workload.key for workload in workloads}
-    model = PodCluster(
-        cluster.name,
+    return PodCluster(
+        name,
         observed.cluster.nodes,
         quotas=apply_observed_usage(collect_resource_quotas(all_objects), observed, managed_keys),
         budgets=apply_observed_budget_status(collect_pod_disruption_budgets(budget_objects), observed),
@@ -219,10 +234,6 @@ def _build_cluster_pods(cluster: NodeCluster, sources: _PodSources, observations
         nominated_pods=observed.nominated_pods,
         version=observed.cluster.version,
     )
-    existing = _list_existing_pods(workloads, placed_workloads, observed)
-    if any(workload.key not in placed_workloads for workload in workloads):  # without planned pods: place them now
-        existing = predict(model, existing, workloads).list_existing_pods()
-    return ClusterPods(cluster.id, model, workloads, existing)
 
 
 def _list_existing_pods(

@@ -120,14 +120,8 @@ def plan_repack(
         return RepackResult(request, site, RepackStatus.NOTHING_TO_DO, fits_now, bound=0)
     unknown_machines = len(site.scheduler.list_machines_with_unknown_cells())
     search = RepackSearch(pods, time_budget)
-    # With unknown cells, the rest of the time is for the search with known ones below.
+    # With unknown cells, the rest of the time is for the search with known ones.
     attempt = search.run(site, request, share=_UNKNOWN_SHARE if unknown_machines else 1.0)
-    if_known = None  # re-creations if the unknown cells are as in the reported sample; None without a solution
-    if unknown_machines:
-        scheduler = site.scheduler
-        known_cells = rebuild_scheduler(scheduler, scheduler.machines, scheduler.list_sampled_vms())
-        known_attempt = search.run(replace(site, scheduler=known_cells), request, is_verified=False)
-        if_known = known_attempt.recreations if known_attempt.found else None
     result = RepackResult(
         request=request,
         site=site,
@@ -135,7 +129,7 @@ def plan_repack(
         fits_now=fits_now,
         bound=attempt.bound,
         unknown_machines=unknown_machines,
-        if_known=if_known,
+        if_known=_count_recreations_with_known_cells(site, request, search) if unknown_machines else None,
         is_machine_dependent=time_budget.seconds_left is not None,
         searched_orders=attempt.searched_orders,
         orders_cut_at=attempt.orders_cut_at,
@@ -160,6 +154,13 @@ def plan_repack(
         return replace(result, status=RepackStatus.GAP, has_no_order=True, blocking=blocking)
     maximum = find_maximum_demand(site, request, pods, time_budget.split(0.3))  # the other 70 % are for constraints
     return replace(result, maximum=maximum, blocking=find_blocking_constraints(site, request, attempt.context, search))
+
+
+def _count_recreations_with_known_cells(site: SiteSnapshot, request: RepackRequest, search: RepackSearch) -> int | None:
+    """Return the re-creations if the unknown cells are as in the reported sample; None without a solution."""
+    scheduler = rebuild_scheduler(site.scheduler, site.scheduler.machines, site.scheduler.list_sampled_vms())
+    attempt = search.run(replace(site, scheduler=scheduler), request, is_verified=False)
+    return attempt.recreations if attempt.found else None
 
 
 _LOOSENINGS: Final[Mapping[Constraint, str]] = {

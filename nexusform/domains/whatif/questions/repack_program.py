@@ -296,11 +296,9 @@ class RepackProgram:
     def _add_cell_unit(self, unit: _CellGroup) -> None:
         """Add the row of a unit (equal cells) and a column per option (change of a cell): the number of cells with it.
         A cell without a change stays as it is. A cleared unit has no cells until its machines are emptied: its upper
-        bound is 0, and the column of emptied machines raises it. An option has entries in the rows of the unit, and of
-        the capacity it takes and gives. Further entries are in the rows of leaving and arriving VMs, and of the disk.
+        bound is 0, and the column of emptied machines raises it.
         """
         program, size = self._program, len(unit.cells)
-        first = unit.cells[0].host
         unit_name = ("unit", unit.machines, unit.cell_number, unit.key, unit.is_cleared)
         unit_row = program.add_row(unit_name, upper=0.0 if unit.is_cleared else size)
         capacity_now = self._catalogue.find_cell_capacity(((unit.key.free,),), unit.key)
@@ -311,25 +309,31 @@ class RepackProgram:
         skus = {self._groups[source.handle]: self._get_sku(source) for cell in unit.cells for source in cell.sources}
         multi_cell_skus = {index: self._context.vm_classes[number].sku for index, number in unit.key.spanning}
         for option in self._catalogue.list_cell_changes(unit.key, skus, self._arrivals, multi_cell_skus):
-            entries: list[tuple[int, float]] = [(unit_row, 1.0)]
-            entries += self._build_capacity_change(capacity_now, option.capacity)
-            for group, count in option.leaving:
-                entries += self._build_departure_entries(group, count, first)
-            if option.demand:  # number of single-cell VMs of the demand that get capacity in the cell
-                entries.append((program.add_row(_DEMAND_ROW), float(option.demand)))
-            if option.arrival is not None:  # DEMAND, or the class of a re-created VM
-                # One share of an arriving multi-cell VM; _add_multi_cell_arrivals requires all of its shares.
-                entries.append((program.add_row(("wide", unit.machines, option.arrival), lower=0.0, upper=0.0), 1.0))
-                entries.append((program.add_row(("wide cell", unit.machines, option.arrival, unit.cell_number)), 1.0))
-            for index in option.spanning:  # multi-cell VMs leaving all of their cells, see _add_machines
-                row_name = ("leaves", unit.machines, unit.cell_number, index)
-                entries.append((program.add_row(row_name, lower=0.0, upper=0.0), 1.0))
+            entries = [(unit_row, 1.0), *self._build_capacity_change(capacity_now, option.capacity)]
+            entries += self._build_vm_entries(unit, option)
             if unit.key.single_machine:
                 used_disk = option.demand * self._request.sku.disk_gib
                 used_disk -= sum(count * skus[group].disk_gib for group, count in option.leaving)
                 entries.append((program.add_row(("disk", unit.key.single_machine)), float(used_disk)))
             recreations = sum(count for _, count in option.leaving)  # leaving multi-cell VMs count in _add_machines
             program.add_column(cost=recreations, upper=size, entries=entries, subject=(unit, option))
+
+    def _build_vm_entries(self, unit: _CellGroup, option: CellChange) -> list[tuple[int, float]]:
+        """Build the entries (row, coefficient) of an option for the VMs that leave a cell and those that arrive."""
+        program = self._program
+        entries: list[tuple[int, float]] = []
+        for group, count in option.leaving:
+            entries += self._build_departure_entries(group, count, unit.cells[0].host)
+        if option.demand:  # number of single-cell VMs of the demand that get capacity in the cell
+            entries.append((program.add_row(_DEMAND_ROW), float(option.demand)))
+        if option.arrival is not None:  # DEMAND, or the class of a re-created VM
+            # One share of an arriving multi-cell VM; _add_multi_cell_arrivals requires all of its shares.
+            entries.append((program.add_row(("wide", unit.machines, option.arrival), lower=0.0, upper=0.0), 1.0))
+            entries.append((program.add_row(("wide cell", unit.machines, option.arrival, unit.cell_number)), 1.0))
+        for index in option.spanning:  # multi-cell VMs leaving all of their cells, see _add_machines
+            row_name = ("leaves", unit.machines, unit.cell_number, index)
+            entries.append((program.add_row(row_name, lower=0.0, upper=0.0), 1.0))
+        return entries
 
     def _add_unknown_machines(self, number: int, hosts: Sequence[RepackMachine]) -> None:
         """Add equal machines with unknown cells as type `number`. A machine has two uses. It takes VMs that fit in

@@ -224,9 +224,7 @@ class _ProgramRefinement:
 def simulate_window_pods(
     context: RepackContext, windows: Sequence[RepackWindow], separation_rules: Sequence[SeparationRule] = ()
 ) -> tuple[list[RepackWindow], frozenset[int]]:
-    """Drain the nodes of every window and bring them up again. Return the windows with their pods, and the handles of
-    the VMs with violated pod constraints.
-    """
+    """Drain the nodes of every window; return the windows with pods, and the VMs with violated pod constraints."""
     # Rules over pools alone were obeyed when the windows were built. A rule with a selector depends on pods.
     workload_rules = [rule for rule in separation_rules if any(group.selector is not None for group in rule.groups)]
     simulation = _PodSimulation(context, workload_rules)

@@ -330,36 +330,40 @@ class _RepackSequenceBuilder:
             window.scheduler.release(window.handles.pop(source.handle))
         demand = build_pool_demand(self._context.pools[source.pool], source.vm)
         cordons = set(window.cordons)
-        own_machine = source.vm.placement.machine
         if self._must_wait_for_target(window, source, exclude_machines(demand, cordons)):
             return self._restore_vm(window, source)
         ranking = window.scheduler.rank_machines(demand)
         cordons |= self._find_machines_before_own(ranking, source)
-        if cordons & window.targets:  # a cordon there would keep off another VM of this window
+        target = self._find_target(window, source, ranking, cordons)
+        answer = self._place_on_target(window, demand, cordons, target) if target else None
+        if answer is None:
             return self._restore_vm(window, source)
-        while True:
-            # Cordon the best machines until one of them is allowed. The own machine is the last choice: returning to it
-            # is useless unless it was emptied because of unknown cells.
-            avoided = cordons if self._is_returning_vm(source) else {*cordons, own_machine}
+        window.cordons = cordons
+        window.placements[source.handle] = (source, *answer)
+        return True
+
+    def _find_target(
+        self, window: _RepackWindowBuilder, source: MovableVm, ranking: MachineRanking, cordons: set[str]
+    ) -> str:
+        """Return the first allowed machine for a VM, in the order of the ranking, and add all better ones to `cordons`.
+        Return "" if there is none, or if a cordon would be on the target of another VM of the window.
+        """
+        # Returning to the own machine is useless, unless it was emptied because of unknown cells.
+        excluded = set() if self._is_returning_vm(source) else {source.vm.placement.machine}
+        target = ""
+        while not target and not cordons & window.targets:
+            avoided = cordons | excluded
             best = ranking.find_best_excluding(avoided).in_some_splits  # best in at least one NUMA layout
+            if not best:
+                return ""
             target = self._choose_target_machine(window, source, best)
             if target and self._is_strict and window.scheduler.is_sampled:
                 # Every layout of unknown cells has to lead to the target, with the other machines cordoned.
                 certain_machines = ranking.find_best_excluding((avoided | best) - {target}).in_all_splits
                 if target not in certain_machines:
                     target = ""  # cordon it, too, and try the next ones
-            new_cordons = best - {target}
-            if not best or new_cordons & window.targets:  # no machine is left, or another VM needs one of them
-                return self._restore_vm(window, source)
-            cordons |= new_cordons
-            if target:
-                break
-        answer = self._place_on_target(window, demand, cordons, target)
-        if answer is None:
-            return self._restore_vm(window, source)
-        window.cordons = cordons
-        window.placements[source.handle] = (source, *answer)
-        return True
+            cordons |= best - {target}
+        return "" if cordons & window.targets else target
 
     @staticmethod
     def _place_on_target(

@@ -173,9 +173,7 @@ def _truncate_sentences(lines: Sequence[str]) -> tuple[str, ...]:
 
 
 def _build_kept_cluster_sections(simulation: FleetSimulation) -> Iterator[Section]:
-    """Build a section of clusters kept although something changed (a trigger), and one of other clusters of the same
-    placement if it were created now.
-    """
+    """Build a section of clusters kept in spite of a change, and one of clusters chosen if created now."""
     kept_lines: list[str] = []
     fresh_lines: list[str] = []
     for placement in simulation.placements:

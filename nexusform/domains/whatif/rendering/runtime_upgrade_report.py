@@ -203,9 +203,7 @@ def _build_verdict_row(verdict: PoolUpgradeVerdict) -> Row:
 
 
 def _build_vms_up_section(upgrade: RuntimeUpgrade, verdicts: Iterable[PoolUpgradeVerdict], prefix: str) -> Section:
-    """Build the section with a row per pool and a column per wave: the number of its VMs up. `.` means all of them, and
-    `!` a lost quorum or pool.
-    """
+    """Build the section of VMs up by pool and wave. `.` means all of them, and `!` a lost quorum or pool."""
     count_texts: list[dict[tuple[str, str], str]] = []  # of each wave: texts by cluster id and name of the pool
     for wave in upgrade.waves:
         wave_texts = {}

@@ -119,9 +119,7 @@ def _list_missing_data_warnings(plan: Plan) -> tuple[str, ...]:
 
 
 def _build_feasibility_row(row: Feasibility) -> Row:
-    """Build the row of a cluster; a cell is "" if its number is unknown. The row is a finding if the pods of the
-    placement do not all run there.
-    """
+    """Build the row of a cluster, with "" for an unknown number. It is a finding unless all pods run there."""
     missing = "" if row.missing_nodes is None else str(row.missing_nodes)
     maximum = "" if row.replicas_max is None else str(row.replicas_max)
     capacity = row.site_capacity if row.result is FeasibilityResult.RUNS_AFTER else ""  # for the missing nodes

@@ -92,9 +92,7 @@ MAX_PLACEMENTS = 200_000
 
 
 def compute_default_runs(vms: int) -> int:
-    """Return how often to repeat a plan of this many VMs: MAX_RUNS times, less often for large plans, never for very
-    large ones.
-    """
+    """Return how often to repeat a plan of this many VMs: MAX_RUNS times, or less often for large plans."""
     if vms <= 0:
         return 0
     runs = min(MAX_RUNS, MAX_PLACEMENTS // vms)

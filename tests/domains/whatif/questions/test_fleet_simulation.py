@@ -217,6 +217,11 @@ def test_external_placement_waits_for_its_staged_run() -> None:
         (MemberEditKind.LABEL, "c4", "Write -label=MEMBER:KEY=VALUE"),
         (MemberEditKind.LABEL, "c4:no-", 'c4 has no label "no". It has: '),
         (MemberEditKind.TAINT, "c4:no-", 'c4 has no taint "no". It has no taint.'),
+        (
+            MemberEditKind.PROPERTY,
+            "c4:resources.kubernetes-fleet.io/total-gpu-",
+            'c4 has no property "resources.kubernetes-fleet.io/total-gpu"',
+        ),
         (MemberEditKind.HEALTH, "c4", "-health=c4 is not a valid change."),
         (MemberEditKind.LABEL, "c4:a=b c", "c4: label a=b c"),
         (MemberEditKind.TAINT, "c4:k=v:NoExecute", "Write -taint=MEMBER:KEY[=VALUE][:NoSchedule]"),
