@@ -403,10 +403,14 @@ def _apply_stateful_set_strategy(workload: Workload, spec: Fields) -> Workload:
     updates = spec.get_mapping("updateStrategy")
     kind = updates.get_choice("type", ("RollingUpdate", "OnDelete"), "RollingUpdate")
     policy = spec.get_choice("podManagementPolicy", ("OrderedReady", "Parallel"), "OrderedReady")
+    rolling_update = updates.get_mapping("rollingUpdate")
+    has_maximum = rolling_update.data.get("maxUnavailable") is not None  # the default is 1
+    unavailable = _parse_count_or_percentage(rolling_update, "maxUnavailable", workload.replicas, rounds_up=True)
     return replace(
         workload,
         strategy=Strategy(kind),
-        partition=updates.get_mapping("rollingUpdate").get_integer("partition", 0),
+        max_unavailable=unavailable if has_maximum else 1,
+        partition=rolling_update.get_integer("partition", 0),
         first_ordinal=spec.get_mapping("ordinals").get_integer("start", 0),
         is_ordered=policy == "OrderedReady",
     )

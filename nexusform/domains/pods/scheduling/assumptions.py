@@ -28,7 +28,7 @@ from nexusform.domains.pods.scheduling.pod_orders import QUEUE_ORDER, ArrivalOrd
 from nexusform.domains.pods.scheduling.pod_outcomes import PodOutcome, PodsPrediction
 from nexusform.domains.pods.scheduling.pod_prediction import predict
 from nexusform.domains.pods.scheduling.rules.taints import NO_EXECUTE
-from nexusform.domains.pods.scheduling.scheduler_versions import BALANCE_CHANGE
+from nexusform.domains.pods.scheduling.scheduler_versions import BALANCE_CHANGE, UNAVAILABLE_CHANGE
 from nexusform.domains.pods.scheduling.workload_progress import has_stuck_template
 from nexusform.kubernetes.matching import NO_SCHEDULE, Taint
 
@@ -227,13 +227,16 @@ def _find_moved_pods(by_workload: Mapping[str, Sequence[PodOutcome]], alternativ
 def _find_moved_numbered_pods(
     outcomes: Sequence[PodOutcome], others: Sequence[PodOutcome]
 ) -> Iterator[tuple[PodKey, str]]:
-    """Yield the pods with another node, or removed, in the other prediction, each with its other node."""
-    # Node and existence of each pod there.
-    results = {other.number: (other.node, other.is_removed) for other in others}
+    """Yield the pods with another node or template, or removed, in the other prediction, each with its node there, or
+    "another template" on the same node.
+    """
+    others_by_number = {other.number: other for other in others}
     for outcome in outcomes:
-        node, is_removed = results.get(outcome.number, ("", None))  # None: not created there
-        if (node, is_removed) != (outcome.node, outcome.is_removed):
-            yield outcome.key, node
+        other = others_by_number.get(outcome.number)  # None: not created there
+        if other is None or (other.node, other.is_removed) != (outcome.node, outcome.is_removed):
+            yield outcome.key, other.node if other is not None else ""
+        elif other.spec.template != outcome.spec.template:
+            yield outcome.key, "another template"
 
 
 def _find_pods_removed_in_one_prediction(
@@ -493,6 +496,17 @@ def _list_scenarios_with_newer_version(scene: PredictionScenario, samples: int) 
         yield f"from Kubernetes {'.'.join(map(str, BALANCE_CHANGE))} on", replace(scene, cluster=cluster)
 
 
+def _list_scenarios_with_max_unavailable(scene: PredictionScenario, _: int) -> Iterator[_Alternative]:
+    """Yield the scene with StatefulSets replaced within maxUnavailable. Kubernetes 1.35.0 to 1.35.3 and versions from
+    1.37 on do so by default. A patch version is unknown here, and 1.37 replaces single pods as if it did not.
+    """
+    version = scene.cluster.version
+    is_possible = version in ((), (1, 35)) or version >= UNAVAILABLE_CHANGE
+    if is_possible and any(workload.kind == "StatefulSet" for workload in scene.workloads):
+        cluster = replace(scene.cluster, limits_unavailable_pods=True)
+        yield "if maxUnavailable counts", replace(scene, cluster=cluster)
+
+
 # In order: the first difference of a pod is reported.
 ASSUMPTIONS: Final[tuple[PredictionAssumption, ...]] = (
     PredictionAssumption("Pending pods of others", _list_scenarios_with_waiting_pods),
@@ -503,6 +517,7 @@ ASSUMPTIONS: Final[tuple[PredictionAssumption, ...]] = (
     PredictionAssumption("start times", _list_scenarios_with_other_times),
     PredictionAssumption("the end of removed pods", _list_scenarios_with_slow_terminations),
     PredictionAssumption(VERSION, _list_scenarios_with_newer_version),
+    PredictionAssumption("maxUnavailable of StatefulSets", _list_scenarios_with_max_unavailable),
     PredictionAssumption(ARRIVAL_ORDER, _list_scenarios_with_arrival_orders, has_samples=True),
     PredictionAssumption(TIES, _list_resampled_scenarios, has_samples=True),
 )

@@ -575,6 +575,7 @@ class Cluster(Struct, frozen=True):
     claimable volumes, and the claims that wait for no pod. `invalid_claims` (`namespace/name`) prevent pods
     from getting a node, each with the reason. `observation_time`: the newest heartbeat of a node in seconds
     since 1970, 0 if unknown. `devices` are those of ResourceSlices. `extreme_image_values`: see image_locality.
+    `limits_unavailable_pods`: StatefulSets are replaced within maxUnavailable (gate MaxUnavailableStatefulSet).
     """
 
     name: str
@@ -591,6 +592,7 @@ class Cluster(Struct, frozen=True):
     attach_limits: AttachLimits = AttachLimits()
     devices: DeviceInventory = DeviceInventory()
     extreme_image_values: tuple[Mapping[str, int], ...] = ()
+    limits_unavailable_pods: bool = False
 
     @property
     def node_by_name(self) -> dict[str, Node]:

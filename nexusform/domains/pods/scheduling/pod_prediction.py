@@ -11,7 +11,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from nexusform.diagnostics.phrases import group_by
-from nexusform.domains.pods.scheduling import pod_outcomes, profile, template_rollout, workload_progress
+from nexusform.domains.pods.scheduling import pod_outcomes, profile, workload_progress
 from nexusform.domains.pods.scheduling.cluster_records import (
     DEFAULT_SEED,
     Cluster,
@@ -29,7 +29,7 @@ from nexusform.domains.pods.scheduling.preemption import PreemptionVictim, count
 from nexusform.domains.pods.scheduling.resource_quotas import QuotaUsage
 from nexusform.domains.pods.scheduling.rules import taints
 from nexusform.domains.pods.scheduling.scheduling_session import Observer, PodVerdict, SchedulingSession
-from nexusform.domains.pods.scheduling.template_rollout import NONE_STUCK, DaemonRollout, TemplateRollout
+from nexusform.domains.pods.scheduling.template_rollout import DaemonRollout, TemplateRollout
 from nexusform.domains.pods.scheduling.workload_progress import PodToPlace, WorkloadProgress
 
 
@@ -148,7 +148,7 @@ class PodPredictor:
         self._retry_waiting_pods(progress_list)
         self._evict_pods_after_toleration(progress_list)
         for progress in progress_list:
-            template_rollout.drop_deferred_pods(progress)
+            workload_progress.drop_deferred_pods(progress)
             # An ordered set removes its surplus pods once all others have a node.
             if all(outcome.node for outcome in progress.outcomes.values()):
                 self._remove_deferred_pods(progress)
@@ -363,7 +363,7 @@ class PodPredictor:
 
     def _remove_deferred_pods(self, progress: WorkloadProgress) -> None:
         """Remove the surplus pods of an ordered workload, as the caller found a node for all others."""
-        if template_rollout.find_stuck_number(progress) < NONE_STUCK:
+        if workload_progress.find_stuck_number(progress) < workload_progress.NONE_STUCK:
             return  # a pod with a node is not ready
         for pod in progress.deferred_removals:
             self.session.remove_pod(pod)
@@ -378,7 +378,7 @@ class PodPredictor:
         """
         workload = progress.workload
         # All later pods of an ordered workload wait for the pod with this number.
-        blocking_number = template_rollout.find_stuck_number(progress)
+        blocking_number = workload_progress.find_stuck_number(progress)
         verdicts: dict[int, PodVerdict] = {}
         positions = self._arrival.compute_positions(workload, workload_progress.list_numbers(progress.pods_to_place))
         for pod in sorted(progress.pods_to_place, key=lambda pod: positions[pod.number]):
@@ -582,7 +582,7 @@ class PodPredictor:
         workload = progress.workload
         has_changed = False
         # All later pods of an ordered workload wait for the pod with this number.
-        blocking_number = template_rollout.find_stuck_number(progress)
+        blocking_number = workload_progress.find_stuck_number(progress)
         pod_by_number = progress.requested_pods
         for number in sorted(outcome.number for outcome in progress.outcomes.values() if outcome.can_retry):
             if number > blocking_number and not pod_by_number[number].was_pending:

@@ -17,6 +17,8 @@ Version = tuple[int, ...]
 NEWEST_KNOWN: Final = (1, 37)
 # From this version on, BalancedAllocation compares the balance of a node before and after the new pod.
 BALANCE_CHANGE: Final = (1, 36)
+# From this version on, MaxUnavailableStatefulSet is on, and unready pods of the old template do not count.
+UNAVAILABLE_CHANGE: Final = (1, 37)
 _VERSION: Final = re.compile(r"v?([0-9]{1,4})\.([0-9]{1,4})")
 
 

@@ -6,7 +6,6 @@ template. Source: kubernetes pkg/controller/deployment/rolling.go, reconcileNewR
 """
 
 from collections.abc import Mapping, Sequence
-from sys import maxsize
 from typing import Final, TypeVar
 
 from msgspec import Struct, field
@@ -26,6 +25,7 @@ from nexusform.domains.pods.scheduling.cluster_records import (
 )
 from nexusform.domains.pods.scheduling.pod_orders import sort_for_removal
 from nexusform.domains.pods.scheduling.resource_quotas import QuotaUsage
+from nexusform.domains.pods.scheduling.scheduler_versions import UNAVAILABLE_CHANGE
 from nexusform.domains.pods.scheduling.scheduling_session import PodVerdict, SchedulingSession
 from nexusform.domains.pods.scheduling.workload_progress import (
     PodToPlace,
@@ -41,7 +41,6 @@ from nexusform.kubernetes.quantity import compute_amount_of_total
 # Label with the template hash of a Deployment's pods, and a value of no template.
 TEMPLATE_KEY: Final = "pod-template-hash"
 _OTHER_HASH: Final = "another"
-NONE_STUCK: Final = maxsize
 
 
 class RolloutState(Struct):
@@ -117,31 +116,46 @@ class _PodReplacement(Struct, frozen=True):
         """Replace the pods of a StatefulSet, highest ordinal first; each waits until the new pod before it is ready.
 
         An ordered set (OrderedReady) also waits until all existing pods are ready. The rollout ends at the partition,
-        or with `is_blocked` at the first pod that must wait.
+        or with `is_blocked` at the first pod that must wait. With `limits_unavailable_pods`, several pods are replaced
+        at once, but none if maxUnavailable pods are not ready.
         """
-        state = self.state
-        if self.workload.is_ordered and (state.stuck_numbers or select_stuck_pods(state.remaining_pods)):
+        state, batch_size = self.state, 1
+        state.is_blocked = self.workload.is_ordered and self._count_unready_pods(state.remaining_pods) > 0
+        if self.session.cluster.limits_unavailable_pods:
+            counts_old_pods = self.session.cluster.version < UNAVAILABLE_CHANGE
+            unready_count = self._count_unready_pods(state.remaining_pods if counts_old_pods else ())
+            batch_size = max(1, self.workload.max_unavailable) - unready_count
+        if state.is_blocked or batch_size <= 0:
             state.is_blocked = True
             return
         highest_stuck_number = max(state.stuck_numbers, default=-1)
-        for pod in sorted(state.remaining_pods, key=lambda pod: -pod.number):
+        old_pods = sorted(state.remaining_pods, key=lambda pod: -pod.number)
+        for start, pod in enumerate(old_pods):
             if self.workload.is_below_partition(pod.number):
                 return  # pods below the partition keep the old template
             if pod not in state.remaining_pods:
-                continue  # evicted for a new pod, and created again
+                continue  # replaced with an earlier one, or evicted for a new pod and created again
             has_new_pods = state.existing_count + len(state.new_verdicts) > 0
             waits_for_template = state.is_template_stuck and has_new_pods  # no new pod gets ready
             state.is_blocked = waits_for_template or highest_stuck_number > pod.number or self._is_new_pod_missing()
             if state.is_blocked:
                 return
-            self._replace_pod(pod)
+            batch = [other for other in old_pods[start : start + batch_size] if other in state.remaining_pods]
+            self._replace_pods([other for other in batch if not self.workload.is_below_partition(other.number)])
         state.is_blocked = self._is_new_pod_missing()
 
-    def _replace_pod(self, pod: ExistingPod) -> None:
-        """Delete a pod of a StatefulSet and create the new one, then also pods of the set evicted for it."""
+    def _count_unready_pods(self, old_pods: Sequence[ExistingPod]) -> int:
+        """Count the unready pods: those of the current template, and some of `old_pods`."""
+        return len(self.state.stuck_numbers) + len(select_stuck_pods(old_pods))
+
+    def _replace_pods(self, pods: Sequence[ExistingPod]) -> None:
+        """Delete pods of a StatefulSet at once and create the new ones, lowest ordinal first, then also pods of the set
+        evicted for them.
+        """
         state = self.state
         next_removed = len(state.removed_pods)  # index of the next pod to create again
-        self._remove_pod(pod)
+        for pod in reversed(pods):
+            self._remove_pod(pod)
         state.uncreated = 0
         while next_removed < len(state.removed_pods):  # creating one may evict further ones
             former_pod = state.removed_pods[next_removed]
@@ -556,42 +570,3 @@ class DaemonRollout:
     def _remove_pod(self, pod: ExistingPod) -> None:
         self._progress.kept_pods.remove(pod)
         self._session.remove_pod(pod)
-
-
-def find_stuck_number(progress: WorkloadProgress) -> int:
-    """Return the lowest ordinal of the stuck pods of an ordered workload: the pods not ready and not starting. Return
-    NONE_STUCK, above all ordinals, for other workloads and without a stuck pod. An ordered workload is a StatefulSet
-    with podManagementPolicy OrderedReady.
-    """
-    if not progress.workload.is_ordered:
-        return NONE_STUCK
-    pods = (*progress.kept_pods, *progress.outdated_pods)
-    return min(list_numbers(select_stuck_pods(pods)), default=NONE_STUCK)
-
-
-def drop_deferred_pods(progress: WorkloadProgress) -> None:
-    """Drop the pods to place that an ordered StatefulSet does not create yet, and record their number and the reason.
-
-    Its controller processes the pods from the lowest ordinal. It creates the first missing pod and waits until it runs.
-    Meanwhile later pods are not created, surplus pods are not deleted, and existing pods are kept. No pod is replaced,
-    not even a Pending one of a broken template. A dropped pod with a node before the plan is recorded as removed.
-    Source: kubernetes pkg/controller/statefulset/stateful_set_control.go, processReplica and processCondemned.
-    """
-    if not progress.workload.is_ordered:
-        return
-    waiting_numbers = [number for number, outcome in progress.outcomes.items() if not outcome.node]
-    # The controller waits for the lowest of the pods without a node, failed, or not ready.
-    first_blocked = min([*waiting_numbers, *list_numbers(progress.failed_pods), find_stuck_number(progress)])
-    requested_pods, progress.pods_to_place = progress.pods_to_place, []
-    for pod in requested_pods:
-        if pod.was_pending or pod.number <= first_blocked or pod.number not in waiting_numbers:
-            progress.pods_to_place.append(pod)  # it exists, is the first missing pod or before it, or has a node
-            continue
-        outcome = progress.outcomes.pop(pod.number)
-        progress.deferred += 1
-        if pod.previous:  # it loses its node now, and is created again later
-            removed_pod = ExistingPod(progress.workload.key, pod.number, pod.previous, outcome.spec)
-            progress.removals.append((removed_pod, pod.trigger))
-    progress.uncreated += progress.deferred
-    if progress.deferred and not progress.rejection:
-        progress.rejection = f"{progress.workload.format_pod_name(first_blocked)} must run first"

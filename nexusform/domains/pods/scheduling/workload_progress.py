@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import count, islice
+from sys import maxsize
+from typing import Final
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -12,6 +14,8 @@ from nexusform.domains.pods.scheduling.cluster_records import ExistingPod, Node,
 from nexusform.domains.pods.scheduling.pod_orders import sort_for_removal
 from nexusform.domains.pods.scheduling.pod_outcomes import PlaceablePodRange, PodOutcome, WorkloadForecast
 from nexusform.domains.pods.scheduling.resource_quotas import QuotaUsage
+
+NONE_STUCK: Final = maxsize
 
 
 class PodToPlace(Struct, frozen=True, order=True):
@@ -372,3 +376,42 @@ def _compute_new_pods(workload: Workload, pods: Sequence[ExistingPod]) -> tuple[
             spec = pod_set.pods[0].spec  # equal for all pods of the set
             former_specs += [spec] * growth  # none if negative
     return former_specs, current_growth
+
+
+def find_stuck_number(progress: WorkloadProgress) -> int:
+    """Return the lowest ordinal of the stuck pods of an ordered workload: the pods not ready and not starting. Return
+    NONE_STUCK, above all ordinals, for other workloads and without a stuck pod. An ordered workload is a StatefulSet
+    with podManagementPolicy OrderedReady.
+    """
+    if not progress.workload.is_ordered:
+        return NONE_STUCK
+    pods = (*progress.kept_pods, *progress.outdated_pods)
+    return min(list_numbers(select_stuck_pods(pods)), default=NONE_STUCK)
+
+
+def drop_deferred_pods(progress: WorkloadProgress) -> None:
+    """Drop the pods to place that an ordered StatefulSet does not create yet, and record their number and the reason.
+
+    Its controller processes the pods from the lowest ordinal. It creates the first missing pod and waits until it runs.
+    Meanwhile later pods are not created, surplus pods are not deleted, and existing pods are kept. No pod is replaced,
+    not even a Pending one of a broken template. A dropped pod with a node before the plan is recorded as removed.
+    Source: kubernetes pkg/controller/statefulset/stateful_set_control.go, processReplica and processCondemned.
+    """
+    if not progress.workload.is_ordered:
+        return
+    waiting_numbers = [number for number, outcome in progress.outcomes.items() if not outcome.node]
+    # The controller waits for the lowest of the pods without a node, failed, or not ready.
+    first_blocked = min([*waiting_numbers, *list_numbers(progress.failed_pods), find_stuck_number(progress)])
+    requested_pods, progress.pods_to_place = progress.pods_to_place, []
+    for pod in requested_pods:
+        if pod.was_pending or pod.number <= first_blocked or pod.number not in waiting_numbers:
+            progress.pods_to_place.append(pod)  # it exists, is the first missing pod or before it, or has a node
+            continue
+        outcome = progress.outcomes.pop(pod.number)
+        progress.deferred += 1
+        if pod.previous:  # it loses its node now, and is created again later
+            removed_pod = ExistingPod(progress.workload.key, pod.number, pod.previous, outcome.spec)
+            progress.removals.append((removed_pod, pod.trigger))
+    progress.uncreated += progress.deferred
+    if progress.deferred and not progress.rejection:
+        progress.rejection = f"{progress.workload.format_pod_name(first_blocked)} must run first"

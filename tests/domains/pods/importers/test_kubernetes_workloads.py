@@ -441,7 +441,7 @@ def test_replication_controller_selects_by_plain_labels() -> None:
     [
         ("extensions/v1beta1", "Deployment", (Strategy.ROLLING, 1, 1)),
         ("extensions/v1beta1", "DaemonSet", (Strategy.ON_DELETE, 0, 0)),
-        ("apps/v1beta1", "StatefulSet", (Strategy.ON_DELETE, 1, 0)),
+        ("apps/v1beta1", "StatefulSet", (Strategy.ON_DELETE, 1, 1)),
         ("apps/v1beta1", "Deployment", (Strategy.ROLLING, 2, 1)),
     ],
 )

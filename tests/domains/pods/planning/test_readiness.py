@@ -147,3 +147,30 @@ def test_stateful_set_does_not_repair_pod_of_broken_template() -> None:
     assert read_pod_changes(
         require_success(plan_observed(build_configuration(json.dumps(parallel)), *NODES, *there))
     ) == {"db-2": ("move", "template_changed")}
+
+
+def depends_on_max_unavailable(version: str, maximum: str | int, *pods: dict[str, Any]) -> bool:
+    """Plan a new image of a Parallel set on two nodes; return whether it depends on maxUnavailable being in force."""
+    update = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": maximum}}
+    changed = build_stateful_set(3, "redis:2", podManagementPolicy="Parallel", updateStrategy=update)
+    workers = build_workers(2, arguments=f'kubernetes_version = "{version}"' if version else "")
+    result = require_success(plan_observed(RACKS + workers + OF_A + build_manifest("m", changed), *NODES, *pods))
+    rows = [row for row in result.plan.placements if row.kind == "pod"]
+    assert len(rows) == 3
+    return any("if maxUnavailable counts" in str(row.scores.get("otherwise")) for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("version", "depends"), [("1.34.4", False), ("1.35.4", True), ("1.36.1", False), ("1.37.0", False), ("", True)]
+)
+def test_unready_pod_may_hold_back_rollout_of_parallel_set(version: str, *, depends: bool) -> None:
+    """Kubernetes 1.35.0 to 1.35.3 replace no pod of the set then. The patch version of the cluster is not used."""
+    there = [build_db_pod(0, waiting="CrashLoopBackOff"), build_db_pod(1), build_db_pod(2)]
+    assert depends_on_max_unavailable(version, 1, *there) == depends
+    # Without an unready pod, one pod after the other is replaced by all versions.
+    assert not depends_on_max_unavailable(version, 1, *map(build_db_pod, range(3)))
+
+
+@pytest.mark.parametrize(("version", "maximum", "depends"), [("1.36.1", 2, False), ("1.37.0", "50%", True)])
+def test_pods_of_set_replaced_at_once_may_exchange_nodes(version: str, maximum: str | int, *, depends: bool) -> None:
+    assert depends_on_max_unavailable(version, maximum, *map(build_db_pod, range(3))) == depends
