@@ -51,11 +51,17 @@ class PredictionResults(Struct, frozen=True):
 
 
 def verify_predictions(
-    plan: Plan, completed: Collection[str], state: State, types: Mapping[str, ResourceType]
+    plan: Plan,
+    completed: Collection[str],
+    state: State,
+    types: Mapping[str, ResourceType],
+    waiting: Collection[str] = (),
 ) -> PredictionResults:
-    """Verify the predictions of the plan for objects at `completed` addresses, and open ones of earlier plans there."""
+    """Verify the predictions of the plan for objects at `completed` addresses, and open ones of earlier plans there.
+    `waiting` are those with a step left to another process: their VMs to move are still at their former machines.
+    """
     objects = {address: current for address, current in state.list_current_objects() if str(address) in completed}
-    return verify_object_predictions(objects, types, _collect_predictions(plan, completed))
+    return verify_object_predictions(objects, types, _collect_predictions(plan, completed, waiting))
 
 
 def verify_object_predictions(
@@ -108,7 +114,9 @@ def verify_open_predictions(
     return verified, remaining
 
 
-def _collect_predictions(plan: Plan, completed: Collection[str]) -> dict[Address, dict[str, tuple[PredictedVm, ...]]]:
+def _collect_predictions(
+    plan: Plan, completed: Collection[str], waiting: Collection[str]
+) -> dict[Address, dict[str, tuple[PredictedVm, ...]]]:
     """Return the plan's predictions for the VMs of completed objects, by address and pool. No prediction is certain on
     a site with incomplete objects, because the plan was certain only for the case with all of their VMs.
     """
@@ -125,6 +133,8 @@ def _collect_predictions(plan: Plan, completed: Collection[str]) -> dict[Address
     for row in completed_rows:
         if row.action not in _PLACING_ACTIONS or row.certainty is None or not isinstance(row.target, Placement):
             continue  # removed, or without a prediction
+        if row.action is PlacementAction.MOVE and str(row.address) in waiting:
+            continue  # the next plan predicts it again
         rack, machine = row.target.rack, row.target.machine
         prediction = PredictedVm(row.number, rack, machine, row.certainty, object=row.object)
         table = tables.get((row.site_id, row.cluster, row.pool))

@@ -210,8 +210,9 @@ def _verify_predictions(
     state = recorder.get_state()
     verified_addresses = list_completed_objects(applied.end_events, plan, unverified)
     # Objects with a step left to another process have no observations yet: a later apply verifies their predictions.
-    verified_addresses |= {event.address for event in applied.end_events if event.is_delegated}
-    verification = verify_predictions(plan, verified_addresses, state, run.project.registries.resource_types)
+    waiting_addresses = {event.address for event in applied.end_events if event.is_delegated}
+    types = run.project.registries.resource_types
+    verification = verify_predictions(plan, verified_addresses | waiting_addresses, state, types, waiting_addresses)
     for record in build_journal_records(verification, state):
         recorder.add_record(record)
     return list_wrong_certain(chain(applied.predictions, *verification.verified.values()))
@@ -258,9 +259,11 @@ def _build_unfinished_error(applied: ApplyResult) -> list[Diagnostic]:
     """Build a diagnostic about steps not done; [] if all were. Steps left to people are only a warning."""
     counts = Counter(end.outcome for end in applied.end_events)
     waiting, failed, skipped = counts[StepOutcome.WAITING], counts[StepOutcome.FAILED], counts[StepOutcome.SKIPPED]
-    manual_count = sum(end.is_delegated for end in applied.end_events)  # these are among the waiting ones
-    if waiting and manual_count == waiting and not failed:
-        return [_build_manual_diagnostic(manual_count, skipped)]
+    manual_addresses = [end.address for end in applied.end_events if end.is_delegated]  # of some waiting steps
+    if waiting and len(manual_addresses) == waiting and not failed:
+        skipped_addresses = [end.address for end in applied.end_events if end.outcome is StepOutcome.SKIPPED]
+        later_addresses = [address for address in skipped_addresses if address not in manual_addresses]
+        return [_build_manual_diagnostic(waiting, len(later_addresses))]  # the later step of a change belongs to it
     if not waiting and (applied.problem or not (failed or skipped)):  # a problem has a diagnostic of its own
         return []
     clauses: list[str] = []

@@ -6,7 +6,7 @@ CLUSTER.yaml each) nexusform deletes it, otherwise it prints the commands for an
 import json
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
@@ -166,17 +166,20 @@ def _delete_nodes(cluster: ArmTarget, names: Sequence[str], step: ChangeRequest,
         step.report_progress(StepProgress(message=f"Cordoning and deleting {', '.join(names)}"))
         _delete_nodes_with_kubeconfig(Path(directory) / f"{cluster.names[0]}.yaml", names, trust)
         return
-    # The context has the name of the cluster.
-    kubectl = f"kubectl --context={shlex.quote(cluster.names[0])}"
-    lines = [f"Azure does not delete single nodes. To re-create it, delete it in {cluster.title}:"]
-    for quoted in map(shlex.quote, names):
-        lines.append(f"  {kubectl} cordon {quoted}")
-        lines.append(f"  {kubectl} drain {quoted} --ignore-daemonsets  # where its pods allow it")
-        lines.append(f"  {kubectl} delete node {quoted}")
-    message = "\n".join(lines)
+    first_line = f"Azure does not delete single nodes. To re-create it, delete it in {cluster.title}:"
+    message = "\n".join([first_line, *render_node_deletion(cluster.names[0], names)])
     if not step.has_operator:
         raise StepPending(message)
     step.report_progress(StepProgress(message=f"{message}\nWaiting for the deletion."))
+
+
+def render_node_deletion(cluster: str, names: Iterable[str]) -> Iterator[str]:
+    """Render the commands to delete nodes. The context has the name of the cluster."""
+    kubectl = f"kubectl --context={shlex.quote(cluster)}"
+    for quoted in map(shlex.quote, names):
+        yield f"  {kubectl} cordon {quoted}"
+        yield f"  {kubectl} drain {quoted} --ignore-daemonsets  # where its pods allow it"
+        yield f"  {kubectl} delete node {quoted}"
 
 
 def _delete_nodes_with_kubeconfig(kubeconfig: Path, names: Sequence[str], trust: KubeconfigTrust) -> None:

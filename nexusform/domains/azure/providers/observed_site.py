@@ -131,6 +131,8 @@ class ObservedSites(FixedIdentity):
 
     def update(self, request: ChangeRequest) -> ChangeResult:
         """Verify that the change is done. Raises ProviderProblem until it is visible."""
+        if request.is_release:
+            return self._verify_release(request)
         return self._verify_change_is_visible(request, "changed")
 
     def delete(self, request: ChangeRequest) -> None:
@@ -374,6 +376,30 @@ class ObservedSites(FixedIdentity):
         if key.type not in {RACK, MACHINE}:
             return answer  # only racks and machines have observed facts
         return replace(answer, note=self._build_machine_facts_note(key, observed, request.private_note))
+
+    def _verify_release(self, request: ChangeRequest) -> ChangeResult:
+        """Verify that nodes have left their machines. Raises ManualStepPending with the nodes to delete until then."""
+        self._record_separate_pools([request.key])
+        item = self._build_objects([request.prior_attributes]).get((request.key.type, request.key.id))
+        observed_nodes = get_mapping(item.attributes if item is not None else None, "nodes").values()
+        observed_names = {str(node["platform_name"]) for node in observed_nodes}
+        cluster = self._find_cluster(request.key)
+        prior_nodes, final_nodes = get_mapping(request.prior, "nodes"), get_mapping(request.final_attributes, "nodes")
+        recreated_names = [
+            str(node["platform_name"])
+            for name, node in prior_nodes.items()
+            if name in final_nodes and name not in get_mapping(request.planned, "nodes")
+        ]
+        remaining_names = sorted(observed_names.intersection(recreated_names))
+        if remaining_names and cluster is not None:
+            from nexusform.domains.azure.providers.node_recreation import render_node_deletion
+
+            commands = render_node_deletion(cluster.name, remaining_names)
+            raise ManualStepPending("\n".join([self._describe_not_done(request, "changed"), *commands]))
+        has_node_list = cluster is not None and cluster.has_node_list
+        if not has_node_list or len(observed_nodes) > len(final_nodes):  # Azure chooses the nodes to remove
+            raise ManualStepPending(self._describe_not_done(request, "changed"))
+        return ChangeResult(request.planned_attributes)  # the next step of the object reads it
 
     def validate_changes(self, requests: Sequence[ChangeRequest]) -> list[tuple[int, Problem]]:
         """Return an error for each new machine action with the index of its request, unless the provider runs them."""

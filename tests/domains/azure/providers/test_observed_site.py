@@ -167,3 +167,41 @@ def test_plan_without_refresh_names_what_it_did_not_read(capsys: pytest.CaptureF
     shutil.rmtree("state")
     code, out = run_command(capsys, "import", "-from=export", "-generate-config-out=site.nf.hcl")
     assert (code, "-refresh=false" in out) == (0, False)  # it has just read the export
+
+
+@pytest.mark.parametrize("is_evacuated", [False, True])
+def test_node_to_recreate_waits_for_its_deletion(*, is_evacuated: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing is sent: apply prints the commands and waits. Meanwhile its prediction is no wrong one."""
+    address = "nexus_kubernetes_cluster.ssh-test-3d38"
+    _, text = run_command(capsys, "show", "-json", "-no-color")
+    resources = json.loads(text)["values"]["root_module"]["resources"]
+    (cluster,) = (item["values"] for item in resources if item["address"] == address)
+    name, node = next((name, node) for name, node in cluster["nodes"].items() if node["pool"] == POOL)
+    flags = [f"-replace={address}:{name}"]
+    if is_evacuated:
+        block = f'resource "nexus_bare_metal_machine" "{node["machine"]}" {{'
+        text = Path("site.nf.hcl").read_text()
+        assert text.count(block) == 1
+        Path("site.nf.hcl").write_text(text.replace(block, f"{block}\n  evacuate = true"))
+        flags = []
+    # Twice: the second plan starts again, and finds the same.
+    for _ in range(2):
+        code, out = run_command(capsys, "apply", "-auto-approve", *flags)
+        assert code == 0, out
+        assert f"kubectl --context=ssh-test-3d38 delete node {node['platform_name']}" in out
+        assert "This provider sends no changes" in out
+        assert re.search("Waiting for [0-9]+ changes? on the site", out)
+        assert "does not match the plan" not in out
+        assert "predicted on" not in out
+        assert "Unfinished apply" not in out
+    # An operator deletes the nodes of the machine, and Azure creates new ones elsewhere.
+    export = Path("export/kubernetes_clusters.json")
+    documents = export.read_text().replace(node["platform_name"], f"{node['platform_name']}-new")
+    if is_evacuated:
+        others = {machine["machine"] for machine in cluster["nodes"].values()} - {node["machine"]}
+        documents = documents.replace(f'/{node["machine"]}"', f'/{min(others)}"')
+    export.write_text(documents)
+    code, out = run_command(capsys, "apply", "-auto-approve")
+    assert code == 0, out
+    code, out = run_command(capsys, "plan", "-detailed-exitcode")
+    assert (code, "No changes." in out) == (0, True), out
