@@ -354,6 +354,7 @@ def test_interrupted_plan_reports_no_changes(
     monkeypatch.setattr(ROOT, "main", interrupt)
     assert run_command(capsys, "plan")[2] == "\nInterrupted. No changes were made.\n"
     assert run_command(capsys, "apply")[2] == "\nInterrupted.\n"
+    assert run_command(capsys, "apply", "plan")[2] == "\nInterrupted.\n"  # a plan file named like a command
 
 
 def test_ignored_variables_of_terraform_are_named(
