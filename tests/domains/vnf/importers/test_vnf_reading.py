@@ -212,6 +212,14 @@ def test_missing_delta_of_a_scaling_aspect_is_an_error() -> None:
     assert words in "\n".join(str(each) for each in read.findings if each.severity == "error")
 
 
+@pytest.mark.parametrize("name", ["members", "targets", "description"])
+def test_vdu_may_be_named_like_a_field(name: str) -> None:
+    vdus = "".join(f"    {vdu}: {{type: tosca.nodes.nfv.Vdu.Compute}}\n" for vdu in (name, "web"))
+    vnfd = f"tosca_definitions_version: tosca_simple_yaml_1_2\ntopology_template:\n  node_templates:\n{vdus}"
+    parsed = read_vnf(VnfSourceDocuments(vnfd))
+    assert sorted(vdu.name for vdu in parsed.vnf.vdus) == sorted([name, "web"])
+
+
 def test_negative_sizes_are_ignored_with_a_warning() -> None:
     vnfd = """
 tosca_definitions_version: tosca_simple_profile_for_nfv_1_0_0
