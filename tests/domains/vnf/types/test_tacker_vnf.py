@@ -209,7 +209,7 @@ class TestArguments:
         details = [problem.detail for problem in problems if "is stricter than" in problem.detail]
         rules = {1: [], 2: ["stricter than the plan: up to 2 VMs of pairs may share a machine."]}
         assert [detail.partition("is ")[2] for detail in details] == rules[per_host]
-        unchanged = plan_vnf(vnf, build_state_after(result)).plan
+        unchanged = plan_vnf(vnf, build_state_after(result), includes_rejections=True).plan
         assert export_sol003(unchanged) == ("", [])
 
     def test_unknown_arguments_are_accepted(self) -> None:
