@@ -192,6 +192,9 @@ def test_activating_a_planned_rack_is_suggested() -> None:
     way = list_suggested_fixes(plan(text, suggested_fixes=True))["racks"]
     assert [r["address"] for r in way["racks"]] == ["nexus_rack.next"]
     require_success(plan(text.replace('machine_count = 4\n  status = "planned"', "machine_count = 4")))
+    # Neither rack alone has enough machines for ten VMs, both together have.
+    way = list_suggested_fixes(plan(text.replace("count       = 8", "count       = 10"), suggested_fixes=True))["racks"]
+    assert [r["address"] for r in way["racks"]] == ["nexus_rack.far", "nexus_rack.next"]
 
 
 def test_placing_larger_vms_first_is_suggested_if_it_helps() -> None:

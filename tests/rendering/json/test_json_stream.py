@@ -73,8 +73,10 @@ def test_apply_events_are_written() -> None:
     assert json_stream.create_apply_start_event(step, NOW)["hook"]["action"] == "create"
     progress = json_stream.create_apply_progress_event(step, NOW)
     assert progress["hook"]["elapsed_seconds"] == 12
-    done = StepEvent("nexus_rack.a", StepKind.DELETE, "lab/a", 3.0, StepOutcome.DONE)
+    done = StepEvent("nexus_rack.a", StepKind.DELETE, "lab/a", 3.7, StepOutcome.DONE)
     ended = json_stream.create_apply_end_event(done, NOW)
+    assert (ended["hook"]["elapsed_seconds"], "error" in ended["hook"]) == (3, False)
+    assert ended["@message"] == "nexus_rack.a: Destruction complete after 3s"
     assert (ended["type"], ended["@level"], ended["hook"]["action"]) == ("apply_complete", "info", "delete")
     failed = StepEvent("nexus_rack.a", StepKind.CREATE, "lab/a", 3.0, StepOutcome.FAILED, "no room")
     assert json_stream.create_apply_end_event(failed, NOW)["type"] == "apply_errored"

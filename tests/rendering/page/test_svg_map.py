@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from nexusform.plans.plan import PlacementAction, Plan
 from nexusform.rendering.page import svg_map
+from nexusform.rendering.page.map_legend import build_cluster_styles, render_cluster_legend
 from nexusform.rendering.page.svg_map import NOTE, render_svg
 from tests.rendering.real_plans import RealPlan, plan_many_objects
 
@@ -51,6 +52,18 @@ def test_boxes_have_labels_only_if_they_fit(examples: dict[str, RealPlan]) -> No
                 fits.append(float(box.get("width") or 0) + 2.5 >= 6 * len(label.text) + 4)
     assert fits
     assert all(fits)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 60])
+def test_legend_of_clusters_is_as_high_as_its_lines(count: int) -> None:
+    styles = list(build_cluster_styles([f"c{number}" for number in range(count)]).values())
+    parts, height = render_cluster_legend(styles, {}, {"c7"}, width=460)
+    root = ET.fromstring(f"<svg>{''.join(parts)}</svg>")
+    tops = [float(element.get("y") or 0) for element in root]
+    assert max(tops) < height <= max(tops) + 30, "the next legend starts below it"
+    texts = [element.text or "" for element in root.iter("text")]
+    assert ("c7 (0)" in texts) is (count > 7)
+    assert any(text.startswith("59 more clusters: ") for text in texts) is (count == 60)
 
 
 def test_map_has_descriptions_for_screen_readers(examples: dict[str, RealPlan]) -> None:
