@@ -81,6 +81,9 @@ def test_apply_events_are_written() -> None:
     failed = StepEvent("nexus_rack.a", StepKind.CREATE, "lab/a", 3.0, StepOutcome.FAILED, "no room")
     assert json_stream.create_apply_end_event(failed, NOW)["type"] == "apply_errored"
     assert json_stream.create_apply_end_event(failed, NOW)["hook"]["error"] == "no room"
+    outcomes = (StepOutcome.FAILED, StepOutcome.WAITING, StepOutcome.SKIPPED)
+    ends = [StepEvent("nexus_rack.a", StepKind.CREATE, "lab/a", 3.0, outcome) for outcome in outcomes]
+    assert [json_stream.create_apply_end_event(end, NOW)["@level"] for end in ends] == ["error", "warn", "error"]
 
 
 def test_outputs_hide_sensitive_values() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,6 +19,7 @@ from tests.domains.azure.importers.test_az_inventory import (
     build_machine,
     build_node,
     build_rack,
+    build_vm,
 )
 
 
@@ -93,3 +95,18 @@ def test_unknown_creation_order_of_nodes_is_reported(pools: tuple[str, str], cou
     for text in texts:
         assert "for 1 of 2 clusters (k)" in text
         assert text.endswith("kubectl --context k get nodes --output json > nodes.k.json")
+
+
+@pytest.mark.parametrize(
+    ("vms", "texts"),
+    [
+        ({"value": [build_vm("v", "m1")], "nextLink": "https://x.test/2"}, ["one page of several"]),
+        (build_vm("v", "m1"), ["single virtual machines, but no list"]),
+        ([build_vm("v", "m1")], []),
+    ],
+)
+def test_incomplete_list_of_vms_is_reported_once(vms: Any, texts: list[str]) -> None:
+    _, findings = read_sites(build_documents(kubernetes_clusters=[], virtual_machines=vms))
+    details = [finding.detail for finding in findings if re.search(r"virtual machines|several", finding.detail)]
+    assert len(details) == len(texts), details
+    assert all(text in detail for text, detail in zip(texts, details, strict=True))
