@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from nexusform.domains.hub.api.hub_client import HubClient, HubLocation
+from nexusform.domains.hub.api.hub_client import HubClient, HubLocation, HubProblem
 from nexusform.domains.hub.api.hub_kinds import KINDS
 from nexusform.domains.hub.providers.hub_bodies import HubObject
 from nexusform.domains.hub.providers.object_access import list_in_namespaces, require_object_path
@@ -268,6 +268,15 @@ def test_list_at_a_version_has_all_pages_of_this_version(bed: Front, paged_clien
     names = [body["metadata"]["name"] for body in again.items]
     assert names == [body["metadata"]["name"] for body in before.items]
     assert [name for name in names if name in "abcd"] == ["a", "b", "c"]
+
+
+@pytest.mark.our_hub_alone
+def test_list_of_another_kind_is_an_error(
+    bed: HubServer, paged_client: HubClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bed, "respond", lambda *_: (200, {"apiVersion": "v1", "kind": "PodList", "items": []}))
+    with pytest.raises(HubProblem, match="with a list of Pod, not of MemberCluster"):
+        paged_client.list_objects(KINDS["MemberCluster"].collection)
 
 
 def test_list_expired_between_its_pages_is_read_again(bed: Front, paged_client: HubClient) -> None:

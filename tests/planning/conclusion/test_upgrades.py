@@ -211,3 +211,4 @@ def test_headline_counts_clusters_of_one_name_on_several_sites() -> None:
     assert describe_upgrades(sites) == ["3 clusters are upgraded to 1.30.1"]
     recreations = [replace(site, trigger="sku_changed", after="") for site in sites]
     assert describe_upgrades(recreations) == ["30 nodes of 3 clusters are re-created"]
+    assert describe_upgrades(recreations[:2]) == ["10 nodes of a are re-created"] * 2

@@ -79,7 +79,8 @@ def test_nodes_of_a_cluster_that_is_not_imported_are_counted() -> None:
         AzNode(name, "k", "p", "Worker", "", size, where)
         for name, where in (("n1", location), ("n2", None), ("n3", None))
     )
-    cluster = AzCluster("k", "/k", None, 1, None, (), (), nodes)
+    duplicates = (AzNode("n1", "k", "p", "Worker", "", size, AzVmLocation("m2", "r1", "1"), is_duplicate=True),)
+    cluster = AzCluster("k", "/k", None, 1, None, (), (), nodes, duplicate_nodes=duplicates)
     [site] = build_imported_sites([AzSite("lab", AzInventory(racks=(RACK,), clusters=(cluster,)))])
     assert [finding.id for finding in site.findings] == ["not-imported"]
-    assert (site.imported, site.unplaced, site.occupied) == (0, 2, 1)
+    assert (site.imported, site.unplaced, site.occupied) == (0, 2, 2)

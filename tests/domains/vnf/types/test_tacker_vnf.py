@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Mapping
 from fractions import Fraction
@@ -211,6 +212,11 @@ class TestArguments:
         assert [detail.partition("is ")[2] for detail in details] == rules[per_host]
         unchanged = plan_vnf(vnf, build_state_after(result), includes_rejections=True).plan
         assert export_sol003(unchanged) == ("", [])
+        vnf["parameters"] = {"per_host": per_host, "size": {"web": {"count": 5}}}
+        text, _ = export_sol003(plan_vnf(vnf, build_state_after(result)).plan)
+        (constraint,) = json.loads(text)[VNF]["placementConstraints"]
+        members = [(resource["idType"], resource["resourceId"]) for resource in constraint["resource"]]
+        assert members == [("GRANT", "v-web-4"), *(("RES_MGMT", f"v-web-{number}") for number in range(4))]
 
     def test_unknown_arguments_are_accepted(self) -> None:
         assert TYPE.check is not None
