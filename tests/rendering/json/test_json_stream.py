@@ -3,10 +3,14 @@ from __future__ import annotations
 import json
 from types import SimpleNamespace
 
+import pytest
+
 from nexusform.applying.events import StepEvent, StepOutcome
 from nexusform.diagnostics.diagnostic import build_warning
+from nexusform.diagnostics.levels import Level
 from nexusform.plans.plan import StepKind
 from nexusform.rendering.json import json_stream
+from nexusform.rendering.report.finding_entries import Finding
 from nexusform.rendering.report.placement_rows import ShownPlacements
 from nexusform.schemas.value_types import STRING
 from nexusform.state.objects import OutputState
@@ -31,6 +35,20 @@ def test_every_event_has_the_common_keys(plans: SimpleNamespace) -> None:
     assert kinds[0] == "version"
     assert "resource_drift" in kinds
     assert kinds.index("planned_change") < kinds.index("change_summary") < kinds.index("outputs")
+
+
+@pytest.mark.parametrize(
+    ("level", "kind", "message"),
+    [
+        (Level.WARNING, "warn", "Warning: careful"),
+        (Level.ADVICE, "info", "Advice: careful"),
+        (Level.NOTE, "info", "Note: careful"),
+    ],
+)
+def test_advice_and_notes_have_the_level_info(level: Level, kind: str, message: str) -> None:
+    finding = Finding(build_warning("old-inventory", headline="careful"), level)
+    event = json_stream.create_finding_event(finding, {}, NOW)
+    assert (event["@level"], event["@message"]) == (kind, message)
 
 
 def test_planned_changes_have_their_reasons(plans: SimpleNamespace) -> None:
