@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nexusform.diagnostics.diagnostic import Diagnostic
-from nexusform.domains.sites.types.fleet_plan import FleetDefinition, UndeclaredSite
+from nexusform.domains.sites.types.fleet_plan import FleetDefinition, UndeclaredSite, Wave
 from nexusform.domains.sites.workflow.definition_file import read_definition
 from nexusform.domains.sites.workflow.fleet_tasks import select_sites
 from nexusform.files.regular_files import UNCONFINED
@@ -125,6 +125,14 @@ def test_site_inputs_override_defaults_by_name(tmp_path: Path, monkeypatch: pyte
     first, last = definition.waves
     assert (first.max_failures, first.soak, first.needs_approval) == (2, 5400.0, False)
     assert (last.max_failures, last.needs_approval) == (0, True)
+
+
+def test_wave_without_limits_stops_at_the_first_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = 'site "a" {\n source = "./s"\n wave = "one"\n}\nstrategy {\n wave "one" {}\n}\n'
+    definition, problems = read_fleet_definition(text)
+    assert definition is not None, problems
+    assert definition.waves == (Wave("one", max_failures=0, max_miss_rate=1.0, soak=0.0, needs_approval=False),)
 
 
 def test_source_outside_needs_permission_of_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
