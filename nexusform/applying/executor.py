@@ -375,7 +375,7 @@ class _PlanExecution:
         self._timings.pop(step.id, None)
         self._unreported.append(event)
         if outcome is StepOutcome.DONE:
-            if step.main:  # releases and gates belong to another main step
+            if step.kind is not StepKind.RELEASE:  # it belongs to the update after it
                 self._counts[step.kind] += 1
             self._graph.complete_step(step.id)  # its dependents waited for its success
             self._graph.release_followers(step.id)  # these waited only for its end

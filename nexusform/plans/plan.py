@@ -108,8 +108,7 @@ class StepKind(StrEnum):
 
 class Step(Struct, frozen=True):
     """One step of apply: `change` indexes Plan.changes; `waits_for` are ids of steps. `prior` and `planned`
-    are the provider's input (None: does not exist). `main` marks the steps counted in the `Apply complete!`
-    line. `follows` are ids of steps to end first, with any result.
+    are the provider's input (None: does not exist). `follows` are ids of steps to end first, with any result.
     """
 
     id: int
@@ -118,7 +117,6 @@ class Step(Struct, frozen=True):
     waits_for: tuple[int, ...]
     prior: Mapping[str, Any] | None
     planned: Mapping[str, Any] | None
-    main: bool = True
     follows: tuple[int, ...] = ()
 
     @property

@@ -29,7 +29,7 @@ def build_change(name: str, action: Action, creation: int, prior: int = 0, **mor
 def build_step(number: int, kind: StepKind, of: int, change: Change, waits_for: Sequence[int] = ()) -> Step:
     prior = None if kind is StepKind.CREATE else change.before
     planned = None if kind in (StepKind.DELETE, StepKind.FORGET) else change.after
-    return Step(number, kind, of, tuple(waits_for), prior, planned, main=kind is not StepKind.RELEASE)
+    return Step(number, kind, of, tuple(waits_for), prior, planned)
 
 
 def build_create_plan(waits: Mapping[int, Sequence[int]]) -> Plan:

@@ -10,6 +10,7 @@ import pytest
 
 from nexusform.cli.commands import CommandEntry, LazyGroup
 from nexusform.cli.main import ALIASES, COMMANDS, ROOT, run_command_line
+from nexusform.diagnostics.diagnostic import DiagnosticsError, build_error
 
 HEAVY = {"networkx", "deepdiff", "hcl2", "lark", "rich", "yaml", "orjson", "asyncio", "nexusform.planning"}
 
@@ -345,6 +346,23 @@ def test_unsupported_terraform_command_names_an_alternative(
     assert hint in " ".join(err.split())
 
 
+def test_every_error_that_ends_a_command_is_printed(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> int:
+        raise DiagnosticsError(
+            *(build_error("unreadable-file", f"{name} is too large.") for name in ("a.json", "b.json"))
+        )
+
+    monkeypatch.setattr(ROOT, "main", fail)
+    code, out, err = run_command(capsys, "plan")
+    assert (code, out) == (1, "")
+    assert [line for line in err.splitlines() if line.endswith(" is too large.")] == [
+        "a.json is too large.",
+        "b.json is too large.",
+    ]
+
+
 def test_interrupted_plan_reports_no_changes(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -354,6 +372,7 @@ def test_interrupted_plan_reports_no_changes(
     monkeypatch.setattr(ROOT, "main", interrupt)
     assert run_command(capsys, "plan")[2] == "\nInterrupted. No changes were made.\n"
     assert run_command(capsys, "apply")[2] == "\nInterrupted.\n"
+    assert run_command(capsys, "apply", "plan")[2] == "\nInterrupted.\n"  # a plan file named like a command
 
 
 def test_ignored_variables_of_terraform_are_named(

@@ -84,7 +84,6 @@ class DraftStep(Struct):
     change: int
     prior: Mapping[str, Any] | None
     planned: Mapping[str, Any] | None
-    main: bool = True
     waits: set[int] = field(default_factory=set)
     order_only: set[int] = field(default_factory=set)  # of the waits: not a reason to skip this step
 
@@ -110,16 +109,10 @@ class StepGraph:
         self._gates: dict[tuple[str, str], list[int]] = {}  # results of get_gate by name
 
     def add_step(
-        self,
-        kind: StepKind,
-        change: int,
-        prior: Mapping[str, Any] | None,
-        planned: Mapping[str, Any] | None,
-        *,
-        main: bool = True,
+        self, kind: StepKind, change: int, prior: Mapping[str, Any] | None, planned: Mapping[str, Any] | None
     ) -> int:
-        """Add a step of the change at this index and return its id. `main` steps count in `Apply complete!`."""
-        draft = DraftStep(len(self.drafts), kind, change, prior, planned, main)
+        """Add a step of the change at this index and return its id."""
+        draft = DraftStep(len(self.drafts), kind, change, prior, planned)
         self.drafts.append(draft)
         return draft.id
 
@@ -133,7 +126,7 @@ class StepGraph:
             return self._gates[name]
         gate_steps = steps
         if len(steps) > GATE_ABOVE:
-            gate = self.add_step(StepKind.GATE, self.drafts[steps[0]].change, prior=None, planned=None, main=False)
+            gate = self.add_step(StepKind.GATE, self.drafts[steps[0]].change, prior=None, planned=None)
             self.add_waits(gate, steps)
             gate_steps = [gate]
         self._gates[name] = gate_steps
@@ -157,7 +150,6 @@ class StepGraph:
                 waits_for=tuple(sorted(draft.waits - draft.order_only)),
                 prior=draft.prior,
                 planned=draft.planned,
-                main=draft.main,
                 follows=tuple(sorted(draft.order_only & draft.waits)),
             )
             for draft in self.drafts

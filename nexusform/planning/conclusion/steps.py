@@ -119,7 +119,7 @@ def _add_steps_of_change(graph: StepGraph, index: int, change: Change, remaining
     if action is Action.UPDATE:
         release_steps: list[int] = []
         if remaining is not None:  # VMs of the object free capacity before its update
-            release = graph.add_step(StepKind.RELEASE, index, change.before, remaining, main=False)
+            release = graph.add_step(StepKind.RELEASE, index, change.before, remaining)
             graph.release_step[address] = release
             release_steps = [release]
         update = graph.add_step(StepKind.UPDATE, index, remaining or change.before, change.after)

@@ -37,7 +37,7 @@ def describe_upgrades(upgrades: Sequence[Upgrade]) -> list[str]:
     for version, version_upgrades in by_version.items():
         names = list(dict.fromkeys(upgrade.cluster for upgrade in version_upgrades))
         count = _count_clusters(version_upgrades)  # several sites may have a cluster of one name
-        cluster_text = format_list(names) if count <= _MAX_TITLE_NAMES else format_count(count, "cluster")
+        cluster_text = format_list(names) if len(names) == count <= _MAX_TITLE_NAMES else format_count(count, "cluster")
         clauses.append(f"{cluster_text} {select_word_form(count, 'is', 'are')} upgraded to {version}")
     if len(recreations) <= _MAX_TITLE_NAMES:
         for upgrade in recreations:

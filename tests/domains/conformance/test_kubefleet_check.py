@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -13,6 +14,7 @@ from nexusform.cli.main import run_command_line
 from nexusform.domains.conformance.workflow import kubefleet_check
 from nexusform.domains.conformance.workflow.loopback_programs import LoopbackPrograms
 from nexusform.domains.fleet.scheduling import scheduling_cycle
+from nexusform.domains.fleet.scheduling.bindings import Health, Member, ResourceUsage
 from nexusform.plans.plan_checks import ProgramCheck
 from nexusform.workflow.program_checks import ProgramCheckOutcome
 from tests.domains.hub.api_programs import CRDS, PROGRAMS, find_obstacle
@@ -90,6 +92,26 @@ def test_plan_is_checked_by_running_hub_agent(
     }
     assert "one is predicted on a, b" in " ".join(capsys.readouterr().err.replace("│", " ").split())
     assert run_command_line(["conformance", ".nexusform/checks"]) == 0  # The rule is restored.
+
+
+def test_member_status_is_sent_to_its_subresource() -> None:
+    """An API server ignores the status in a patch of the object itself."""
+    patches: dict[str, list[int]] = {}  # observed generations by path
+
+    class AcceptingPrograms:
+        def call(self, method: str, path: str, body: Any = None, _patch: str = "") -> dict[str, Any]:
+            if method == "PATCH":
+                (agent,) = body["status"]["agentStatus"]
+                patches[path] = [condition["observedGeneration"] for condition in agent["conditions"]]
+            return {"metadata": {"generation": 7}, "status": {"agentStatus": [{}]}}
+
+        def wait_for(self, _name: str, condition: Callable[[], Any], _seconds: float) -> Any:
+            return condition()
+
+    check = kubefleet_check.FleetCheck(cast("LoopbackPrograms", AcceptingPrograms()), "0.3", {})
+    check.join_members((Member("a", {}, (), {}, ResourceUsage(), Health.HEALTHY, None),))
+    namespace = "/apis/cluster.kubernetes-fleet.io/v1beta1/namespaces/fleet-member-a"
+    assert patches == {f"{namespace}/internalmemberclusters/a/status": [7, 7]}
 
 
 @pytest.mark.parametrize(

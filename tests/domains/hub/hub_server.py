@@ -184,21 +184,26 @@ class HubServer(Front):
         return after
 
     def _list(self, group: str, kind: str, namespace: str, query: Mapping[str, str]) -> Body:
-        if not query.get("continue", "0").isdecimal():
+        offset, _, version = query.get("continue", "0").partition("@")
+        if not offset.isdecimal():
             raise RequestRejection(410, "The provided continue parameter is too old to display a consistent list.")
+        if {"continue", "resourceVersionMatch"} <= query.keys():
+            raise RequestRejection(422, "resourceVersionMatch is forbidden when continue is provided")
+        if version:  # of the first page
+            query = {**query, "resourceVersion": version, "resourceVersionMatch": "Exact"}
         wanted = [each for each in query.get("labelSelector", "").split(",") if each]
         items = [
             {name: value for name, value in body.items() if name not in ("apiVersion", "kind")}
             for (g, k, ns, _), body in sorted(self._objects_at(query).items())
             if (g, k) == (group, kind) and (not namespace or ns == namespace) and is_selected(wanted, body)
         ]
-        begin, limit = int(query.get("continue", "0")), int(query.get("limit", "500"))
+        begin, limit = int(offset), int(query.get("limit", "500"))
         metadata = {"resourceVersion": query.get("resourceVersion") or str(self.version)}
         if begin + limit < len(items):
-            metadata["continue"] = str(begin + limit)
-        version = f"{group}/v1beta1" if group.endswith(".io") else f"{group}/v1".lstrip("/")
+            metadata["continue"] = f"{begin + limit}@{metadata['resourceVersion']}"
+        api_version = f"{group}/v1beta1" if group.endswith(".io") else f"{group}/v1".lstrip("/")
         page = copy_body(items[begin : begin + limit])
-        return {"apiVersion": version, "kind": f"{kind}List", "metadata": metadata, "items": page}
+        return {"apiVersion": api_version, "kind": f"{kind}List", "metadata": metadata, "items": page}
 
     def _objects_at(self, query: Mapping[str, str]) -> dict[tuple[str, str, str, str], Body]:
         """Return all current objects, or those at the exact version requested by a list."""

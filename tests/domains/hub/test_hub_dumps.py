@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from nexusform.domains.hub.api.hub_client import HubClient, HubLocation
+from nexusform.domains.hub.api.hub_client import HubClient, HubLocation, HubProblem
 from nexusform.domains.hub.api.hub_kinds import KINDS
 from nexusform.domains.hub.providers.hub_bodies import HubObject
 from nexusform.domains.hub.providers.object_access import list_in_namespaces, require_object_path
 from nexusform.interfaces.plugins import ProviderProblem
 from tests.domains.hub.conftest import CommandRunner
 from tests.domains.hub.hub_controller import Controller
-from tests.domains.hub.hub_front import RequestRejection
+from tests.domains.hub.hub_front import Front, RequestRejection
 from tests.domains.hub.hub_server import HubServer
 from tests.domains.hub.test_fleet_provider import write_configuration
 
@@ -245,6 +245,45 @@ def test_tenant_lists_its_namespaces(hub: HubServer, tmp_path: Path, namespaces:
     assert [body["metadata"]["name"] for body in bodies] == ["api-lon1"]
     is_wide = [path.endswith("beta1/resourcebindings") for _, path, _, _ in hub.log]
     assert any(is_wide) is (len(namespaces) > 1)
+
+
+@pytest.fixture
+def paged_client(bed: Front, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HubClient]:
+    """Yield a client with two objects per page, for a hub with three namespaces and more."""
+    monkeypatch.setattr("nexusform.domains.hub.api.hub_client._PAGE_SIZE", 2)
+    for name in "abc":
+        put_namespace(bed, name)
+    with closing(HubClient(HubLocation(str(bed.kubeconfig(tmp_path))))) as client:
+        yield client
+
+
+def put_namespace(bed: Front, name: str) -> None:
+    bed.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}, "setup")
+
+
+def test_list_at_a_version_has_all_pages_of_this_version(bed: Front, paged_client: HubClient) -> None:
+    before = paged_client.list_at_version("/api/v1/namespaces")
+    put_namespace(bed, "d")
+    again = paged_client.list_at_version("/api/v1/namespaces", before.version)
+    names = [body["metadata"]["name"] for body in again.items]
+    assert names == [body["metadata"]["name"] for body in before.items]
+    assert [name for name in names if name in "abcd"] == ["a", "b", "c"]
+
+
+@pytest.mark.our_hub_alone
+def test_list_of_another_kind_is_an_error(
+    bed: HubServer, paged_client: HubClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bed, "respond", lambda *_: (200, {"apiVersion": "v1", "kind": "PodList", "items": []}))
+    with pytest.raises(HubProblem, match="with a list of Pod, not of MemberCluster"):
+        paged_client.list_objects(KINDS["MemberCluster"].collection)
+
+
+def test_list_expired_between_its_pages_is_read_again(bed: Front, paged_client: HubClient) -> None:
+    statuses = iter([None, 410])
+    bed.faults = lambda _method, _path: next(statuses, None)
+    names = [body["metadata"]["name"] for body in paged_client.list_objects("/api/v1/namespaces")]
+    assert [name for name in names if name in "abcd"] == ["a", "b", "c"]
 
 
 @pytest.mark.our_hub_alone

@@ -40,6 +40,15 @@ def test_no_prediction_is_certain_after_changed_figures() -> None:
     assert result.wrong_predictions[0].changes == ("lon1: available cpu 4 -> 64",)
 
 
+def test_note_in_state_has_the_first_wrong_predictions_and_changes() -> None:
+    figures = {name: {"available cpu": "4"} for name in "abcdefghijklmnop"}
+    changed = {name: {"available cpu": "8"} for name in figures}
+    predicted, observed = dict.fromkeys("abcdefgh", BOUND), dict.fromkeys("ijklmnop", BOUND)
+    records = PredictionVerifier(figures, changed).verify_bindings("web", predicted, observed).build_note()["misses"]
+    assert [record["cluster"] for record in records] == list("abcdefghijkl")  # 12 of 16
+    assert records[3]["changed"] == [f"{name}: available cpu 4 -> 8" for name in "dab"]  # its own one first
+
+
 def test_no_prediction_is_certain_with_unknown_figures() -> None:
     result = PredictionVerifier({}, FIGURES).verify_bindings("web", {"par1": BOUND}, {"par1": BOUND})
     assert not any(prediction.is_certain for prediction in result.predictions)

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from nexusform.diagnostics.diagnostic import Diagnostic
-from nexusform.domains.sites.types.fleet_plan import FleetDefinition
+from nexusform.domains.sites.types.fleet_plan import FleetDefinition, UndeclaredSite, Wave
 from nexusform.domains.sites.workflow.definition_file import read_definition
+from nexusform.domains.sites.workflow.fleet_tasks import select_sites
 from nexusform.files.regular_files import UNCONFINED
 
 Fleet = Callable[..., None]
@@ -126,6 +127,14 @@ def test_site_inputs_override_defaults_by_name(tmp_path: Path, monkeypatch: pyte
     assert (last.max_failures, last.needs_approval) == (0, True)
 
 
+def test_wave_without_limits_stops_at_the_first_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = 'site "a" {\n source = "./s"\n wave = "one"\n}\nstrategy {\n wave "one" {}\n}\n'
+    definition, problems = read_fleet_definition(text)
+    assert definition is not None, problems
+    assert definition.waves == (Wave("one", max_failures=0, max_miss_rate=1.0, soak=0.0, needs_approval=False),)
+
+
 def test_source_outside_needs_permission_of_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "fleet").mkdir()
     monkeypatch.chdir(tmp_path / "fleet")
@@ -185,3 +194,35 @@ def test_printed_arguments_of_a_site_cannot_be_sensitive(tmp_path: Path, monkeyp
     assert definition is None
     assert [problem.id for problem in problems] == ["sensitive-site-argument"] * 2
     assert "edge" not in "".join(problem.detail for problem in problems)
+
+
+@pytest.mark.parametrize(
+    ("patterns", "wave", "names", "details"),
+    [
+        (["lon?"], "", ["lon1", "lon2"], []),
+        (["*1"], "rest", ["par1"], []),
+        (["ams"], "", [], ['-site: there is no site "ams".']),
+        (["old?"], "", [], ['-site: there is no site "old?". Existing states: old1\'s state states/old1.nfstate.']),
+        (["lon1", "par2"], "", ["lon1"], ['-site: there is no site "par2". Did you mean "par1"?']),
+        ([], "rset", [], ['-wave: there is no wave "rset". There are: "first", "rest". Did you mean "rest"?']),
+        (["lon1"], "rest", [], ["No site of that wave has such a name. Nothing was planned."]),
+    ],
+)
+def test_sites_are_selected_by_name_and_wave(
+    patterns: list[str],
+    wave: str,
+    names: list[str],
+    details: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    waves = {"lon1": "first", "lon2": "first", "par1": "rest"}
+    sites = [f'site "{name}" {{\n source = "./s"\n wave = "{of_site}"\n}}\n' for name, of_site in waves.items()]
+    definition, problems = read_fleet_definition(
+        "".join([*sites, 'strategy {\n wave "first" {}\n wave "rest" {}\n}\n'])
+    )
+    assert definition is not None, problems
+    undeclared = [UndeclaredSite(name, f"states/{name}.nfstate") for name in ("gone", "old1")]
+    selected, problems = select_sites(definition, patterns, wave, undeclared)
+    assert (selected, [problem.detail for problem in problems]) == (names, details)

@@ -10,7 +10,8 @@ import pytest
 
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, build_error
 from nexusform.language.evaluator import evaluate_expression
-from nexusform.language.functions.function import Function, format_signature
+from nexusform.language.functions.function import Function, FunctionProblem, format_signature
+from nexusform.language.functions.hashing import decode_base64
 from nexusform.language.parser import parse_expression
 from nexusform.language.syntax.syntax_nodes import Traversal
 from nexusform.language.type_unification import compare_values
@@ -122,3 +123,10 @@ def test_formatlist_with_a_set_of_unknown_length_is_unknown(length: int) -> None
     names = Value(ListType(STRING), (Value(STRING, "b"),) * length)
     result = ConstantScope.functions["formatlist"].body(Value(STRING, "%s %s"), words, names)
     assert (result.type, result.raw) == (ListType(STRING), UNKNOWN)
+
+
+def test_error_of_base64decode_has_the_start_of_a_long_text() -> None:
+    with pytest.raises(FunctionProblem) as problem:
+        decode_base64(f"{'a' * 1000}!")
+    assert problem.value.message.startswith('failed to decode base64 data "aaaaaaaaaa')
+    assert len(problem.value.message) < 90

@@ -200,7 +200,6 @@ def test_create_waits_for_release_of_its_capacity() -> None:
     release = next(s for s in found.steps if s.kind is StepKind.RELEASE)
     create = next(s for s in found.steps if s.kind is StepKind.CREATE)
     assert release.id in create.waits_for
-    assert not release.main
 
 
 def test_create_waits_for_delete_of_its_capacity() -> None:

@@ -193,3 +193,22 @@ def test_headline_reports_blocked_upgrade() -> None:
     assert describe_upgrades([stops]) == ["the upgrade of a to 1.30.1 stops at batch 2 of p"]
     assert describe_upgrades([replace(upgrade, budgets=())]) == ["a is upgraded to 1.30.1"]
     assert describe_upgrades([upgrade] * 3) == ["the upgrades of 3 clusters cannot complete"]
+
+
+def test_course_names_the_largest_surge() -> None:
+    large_surge = pool("q", 3, more='upgrade_settings {\n max_surge = "2"\n}')
+    before, after = (
+        text.replace(pool("q", 3, more=IN_PLACE), large_surge) for text in map(build_configuration, (OLD, NEW))
+    )
+    course = describe_upgrade_course(plan_upgrade(before, after))
+    assert course == "1.29.4 -> 1.30.1 fits: 10 nodes in 9 batches, max surge 2, capacity never drops."
+
+
+def test_headline_counts_clusters_of_one_name_on_several_sites() -> None:
+    upgrade = plan_upgrade(build_configuration(OLD), build_configuration(NEW))
+    sites = [replace(upgrade, site_id=site_id) for site_id in ("s1", "s2", "s3")]
+    assert describe_upgrades(sites[:2]) == ["2 clusters are upgraded to 1.30.1"]
+    assert describe_upgrades(sites) == ["3 clusters are upgraded to 1.30.1"]
+    recreations = [replace(site, trigger="sku_changed", after="") for site in sites]
+    assert describe_upgrades(recreations) == ["30 nodes of 3 clusters are re-created"]
+    assert describe_upgrades(recreations[:2]) == ["10 nodes of a are re-created"] * 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nexusform.plans.plan import Mode
+from nexusform.plans.plan import Mode, StepKind
 from nexusform.state.objects import State
 from tests.planning.harness import (
     RACKS,
@@ -162,8 +162,9 @@ def test_destroy_uses_dependency_order_from_state(state: State) -> None:
     assert set(list_triggers(result).values()) == {("remove", "cluster_removed"), ("remove", "pool_removed")}
     assert len(run(result.plan, state, 1).objects) == 0
     check_counts(result.plan)
-    when = {str(result.plan.changes[s.change].address): s for s in result.plan.steps if s.main}
-    kinds = {s.id: str(result.plan.changes[s.change].address) for s in result.plan.steps if s.main}
+    steps = [step for step in result.plan.steps if step.kind not in (StepKind.GATE, StepKind.RELEASE)]
+    when = {str(result.plan.changes[s.change].address): s for s in steps}
+    kinds = {s.id: str(result.plan.changes[s.change].address) for s in steps}
 
     def list_predecessors(address: str) -> set[str]:
         found, stack = set(), list(when[address].waits_for)

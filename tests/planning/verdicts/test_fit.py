@@ -192,6 +192,13 @@ def test_activating_a_planned_rack_is_suggested() -> None:
     way = list_suggested_fixes(plan(text, suggested_fixes=True))["racks"]
     assert [r["address"] for r in way["racks"]] == ["nexus_rack.next"]
     require_success(plan(text.replace('machine_count = 4\n  status = "planned"', "machine_count = 4")))
+    # Neither rack alone has enough machines for ten VMs, both together have. A rack of another site does not help.
+    other_site = (SITE + build_rack("at", 4, 'status = "planned"')).replace('"s"', '"t"').replace("site.s", "site.t")
+    pools = pool("p", 5, BIG) + pool("q", 5, BIG)
+    more = text.replace(pool("p", 8, BIG), pools) + other_site
+    way = list_suggested_fixes(plan(more, suggested_fixes=True))["racks"]
+    assert [r["address"] for r in way["racks"]] == ["nexus_rack.far", "nexus_rack.next"]
+    assert way["text"] == "far, next (planned) active: everything fits."
 
 
 def test_placing_larger_vms_first_is_suggested_if_it_helps() -> None:

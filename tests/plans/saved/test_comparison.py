@@ -139,10 +139,6 @@ def _change_id(step: Step, of: Plan, chance: random.Random) -> Step:
     return replace(step, id=pick_other([*range(len(of.steps)), 9_999], step.id, chance))
 
 
-def _toggle_main(step: Step, _of: Plan, _chance: random.Random) -> Step:
-    return replace(step, main=not step.main)
-
-
 def remove_step(of: Plan, chance: random.Random) -> Plan:
     gone = chance.randrange(len(of.steps))
     return replace(of, steps=of.steps[:gone] + of.steps[gone + 1 :])
@@ -252,7 +248,6 @@ FORGERS: list[Forge] = [
     change_random_step(_change_planned_values),
     change_random_step(_change_prior_values),
     change_random_step(_change_id),
-    change_random_step(_toggle_main),
     remove_step,
     duplicate_step,
     create_cycle,

@@ -3,10 +3,14 @@ from __future__ import annotations
 import json
 from types import SimpleNamespace
 
+import pytest
+
 from nexusform.applying.events import StepEvent, StepOutcome
 from nexusform.diagnostics.diagnostic import build_warning
+from nexusform.diagnostics.levels import Level
 from nexusform.plans.plan import StepKind
 from nexusform.rendering.json import json_stream
+from nexusform.rendering.report.finding_entries import Finding
 from nexusform.rendering.report.placement_rows import ShownPlacements
 from nexusform.schemas.value_types import STRING
 from nexusform.state.objects import OutputState
@@ -31,6 +35,20 @@ def test_every_event_has_the_common_keys(plans: SimpleNamespace) -> None:
     assert kinds[0] == "version"
     assert "resource_drift" in kinds
     assert kinds.index("planned_change") < kinds.index("change_summary") < kinds.index("outputs")
+
+
+@pytest.mark.parametrize(
+    ("level", "kind", "message"),
+    [
+        (Level.WARNING, "warn", "Warning: careful"),
+        (Level.ADVICE, "info", "Advice: careful"),
+        (Level.NOTE, "info", "Note: careful"),
+    ],
+)
+def test_advice_and_notes_have_the_level_info(level: Level, kind: str, message: str) -> None:
+    finding = Finding(build_warning("old-inventory", headline="careful"), level)
+    event = json_stream.create_finding_event(finding, {}, NOW)
+    assert (event["@level"], event["@message"]) == (kind, message)
 
 
 def test_planned_changes_have_their_reasons(plans: SimpleNamespace) -> None:
@@ -73,12 +91,17 @@ def test_apply_events_are_written() -> None:
     assert json_stream.create_apply_start_event(step, NOW)["hook"]["action"] == "create"
     progress = json_stream.create_apply_progress_event(step, NOW)
     assert progress["hook"]["elapsed_seconds"] == 12
-    done = StepEvent("nexus_rack.a", StepKind.DELETE, "lab/a", 3.0, StepOutcome.DONE)
+    done = StepEvent("nexus_rack.a", StepKind.DELETE, "lab/a", 3.7, StepOutcome.DONE)
     ended = json_stream.create_apply_end_event(done, NOW)
+    assert (ended["hook"]["elapsed_seconds"], "error" in ended["hook"]) == (3, False)
+    assert ended["@message"] == "nexus_rack.a: Destruction complete after 3s"
     assert (ended["type"], ended["@level"], ended["hook"]["action"]) == ("apply_complete", "info", "delete")
     failed = StepEvent("nexus_rack.a", StepKind.CREATE, "lab/a", 3.0, StepOutcome.FAILED, "no room")
     assert json_stream.create_apply_end_event(failed, NOW)["type"] == "apply_errored"
     assert json_stream.create_apply_end_event(failed, NOW)["hook"]["error"] == "no room"
+    outcomes = (StepOutcome.FAILED, StepOutcome.WAITING, StepOutcome.SKIPPED)
+    ends = [StepEvent("nexus_rack.a", StepKind.CREATE, "lab/a", 3.0, outcome) for outcome in outcomes]
+    assert [json_stream.create_apply_end_event(end, NOW)["@level"] for end in ends] == ["error", "warn", "error"]
 
 
 def test_outputs_hide_sensitive_values() -> None:

@@ -9,10 +9,14 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from nexusform.planning.conclusion.site_records import add_site_capacity
 from nexusform.plans.plan import PlacementAction, Plan
 from nexusform.rendering.page import svg_map
+from nexusform.rendering.page.map_legend import build_cluster_styles, render_cluster_legend
 from nexusform.rendering.page.svg_map import NOTE, render_svg
+from tests.planning.harness import build_all_types, build_state, cluster, plan, pool, require_success
 from tests.rendering.real_plans import RealPlan, plan_many_objects
+from tests.worlds.small_worlds import build_racks
 
 SVG = "{http://www.w3.org/2000/svg}"
 DRAWING = "nexusform.domains.fleet.rendering.fleet_parts"
@@ -52,6 +56,26 @@ def test_boxes_have_labels_only_if_they_fit(examples: Mapping[str, RealPlan]) ->
                 fits.append(float(box.get("width") or 0) + 2.5 >= 6 * len(label.text) + 4)
     assert fits
     assert all(fits)
+
+
+def test_removed_machine_is_drawn_before_the_plan_only() -> None:
+    state = build_state(build_racks(1, 2) + cluster("a"))
+    removal = require_success(plan(build_racks(1, 1) + cluster("a", pools=pool("p", 1)), state))
+    root = ET.fromstring(render_svg(add_site_capacity(removal, build_all_types()).plan))
+    tips = [(title.text or "").partition(" ")[0] for title in root.iter(f"{SVG}title")]
+    assert [tips.count(name) for name in ("r2-bm01", "r2-bm02")] == [2, 1]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 60])
+def test_legend_of_clusters_is_as_high_as_its_lines(count: int) -> None:
+    styles = list(build_cluster_styles([f"c{number}" for number in range(count)]).values())
+    parts, height = render_cluster_legend(styles, {}, {"c7"}, width=460)
+    root = ET.fromstring(f"<svg>{''.join(parts)}</svg>")
+    tops = [float(element.get("y") or 0) for element in root]
+    assert max(tops) < height <= max(tops) + 30, "the next legend starts below it"
+    texts = [element.text or "" for element in root.iter("text")]
+    assert ("c7 (0)" in texts) is (count > 7)
+    assert any(text.startswith("59 more clusters: ") for text in texts) is (count == 60)
 
 
 def test_map_has_descriptions_for_screen_readers(examples: Mapping[str, RealPlan]) -> None:

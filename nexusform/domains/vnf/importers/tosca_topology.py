@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from nexusform.documents.yaml_documents import DocumentFindings, Node, TextPosition
+from nexusform.documents.yaml_documents import ELISION, DocumentFindings, Node, TextPosition
 from nexusform.domains.vnf.importers.vnf_records import CORRECTED, IGNORED, INVALID_DOCUMENT, MAX_INSTANCES
 from nexusform.domains.vnf.importers.vnf_text import list_bodies
 from nexusform.json_data.plain_data import get_mapping, get_value_at_path
@@ -172,7 +172,7 @@ def _list_definitions_in_map(part: Node, noun: str, notes: DocumentFindings) -> 
             children: dict[str | int, TextPosition] = {key: field.position for key, field in stray_fields.items()}
             position = TextPosition(body.position.line, body.position.column, children)
             yield name, Node({key: field.data for key, field in stray_fields.items()}, position)
-        elif not body.is_absent:
+        elif body.data != ELISION:
             notes.add_warning(body, IGNORED, f'the {noun} "{name}" has no body; it is passed over.')
 
 

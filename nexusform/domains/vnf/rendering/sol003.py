@@ -13,7 +13,6 @@ from nexusform.diagnostics.phrases import format_first_items
 from nexusform.domains.vnf.importers.vnf_records import MACHINE, RACK, SITE, Vnf
 from nexusform.domains.vnf.types.vnf_documents import has_known_documents, read_documents
 from nexusform.json_data.plain_data import get_mapping
-from nexusform.placement_kinds.placement_kind import VM
 from nexusform.plans.plan import Change, PlacementAction, Plan
 from nexusform.rendering.notation.json_values import omit_empty
 from nexusform.resources.address import Address
@@ -36,7 +35,7 @@ def build_grant_requests(plan: Plan) -> GrantRequests:
     inexact_rules: list[str] = []  # a request cannot express them exactly
     actions_by_vnf: dict[Address, dict[str, PlacementAction]] = {}
     for row in plan.placements:
-        if row.address.type == "tacker_vnf" and row.kind == VM:
+        if row.address.type == "tacker_vnf":
             actions_by_vnf.setdefault(row.address, {})[row.object] = row.action
     for change in plan.changes:
         actions = actions_by_vnf.get(change.address, {})

@@ -9,12 +9,15 @@ import pytest
 
 from nexusform.domains.azure.importers.az_import import build_imported_sites, build_machine_observation
 from nexusform.domains.azure.importers.az_records import (
+    AzCluster,
     AzHint,
     AzInventory,
     AzMachine,
+    AzNode,
     AzRack,
     AzSite,
     AzVirtualMachine,
+    AzVmLocation,
     AzVmSize,
 )
 
@@ -68,3 +71,16 @@ def test_hint_refers_to_its_target_on_the_site() -> None:
     assert [hint["resource_id"] for hint in imported.attributes["placement_hint"]] == ["lab/r1"]
     assert imported.references["placement_hint", 0, "resource_id"] == ("nexus_rack", "lab/r1")
     assert [finding.id for finding in site.findings] == ["hint-not-imported"]
+
+
+def test_nodes_of_a_cluster_that_is_not_imported_are_counted() -> None:
+    size, location = AzVmSize(2, 4, 10, 1), AzVmLocation("m1", "r1", "1")
+    nodes = tuple(
+        AzNode(name, "k", "p", "Worker", "", size, where)
+        for name, where in (("n1", location), ("n2", None), ("n3", None))
+    )
+    duplicates = (AzNode("n1", "k", "p", "Worker", "", size, AzVmLocation("m2", "r1", "1"), is_duplicate=True),)
+    cluster = AzCluster("k", "/k", None, 1, None, (), (), nodes, duplicate_nodes=duplicates)
+    [site] = build_imported_sites([AzSite("lab", AzInventory(racks=(RACK,), clusters=(cluster,)))])
+    assert [finding.id for finding in site.findings] == ["not-imported"]
+    assert (site.imported, site.unplaced, site.occupied) == (0, 2, 2)

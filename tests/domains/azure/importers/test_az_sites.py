@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,7 +13,14 @@ from nexusform.domains.azure.importers.az_inventory import read_sites
 from nexusform.domains.azure.importers.az_records import AzSite
 from nexusform.domains.azure.importers.site_separation import apply_recorded_site_names
 from tests.domains.azure.importers.test_az_documents import add_location
-from tests.domains.azure.importers.test_az_inventory import build_machine, build_rack
+from tests.domains.azure.importers.test_az_inventory import (
+    build_cluster,
+    build_documents,
+    build_machine,
+    build_node,
+    build_rack,
+    build_vm,
+)
 
 
 def build_sites(shown: Mapping[str, str]) -> tuple[AzSite, ...]:
@@ -69,3 +77,36 @@ def test_vms_identify_their_site_by_machines() -> None:
     vm = {"id": "old/v", "site_id": "old", "machine": "c", "rack": "r1"}
     for one in (cluster, pool, vm):
         assert [site.name for site in apply_recorded_site_names(build_sites({"new": "abc"}), [one])] == ["old"]
+
+
+@pytest.mark.parametrize(
+    ("pools", "count"),
+    [
+        pytest.param(("np1", "np2"), 0, id="one node per pool has its number"),
+        pytest.param(("np1", "np1"), 1, id="two nodes of a pool"),
+    ],
+)
+def test_unknown_creation_order_of_nodes_is_reported(pools: tuple[str, str], count: int) -> None:
+    nodes = [build_node(f"n{number}", "m1", pool=pool) for number, pool in enumerate(pools)]
+    clusters = [build_cluster(build_node("n", "m1"), name="a"), build_cluster(*nodes, name="k")]
+    _, findings = read_sites(build_documents(kubernetes_clusters=clusters))
+    texts = [finding.detail for finding in findings if finding.id == "creation-times-not-captured"]
+    assert len(texts) == count
+    for text in texts:
+        assert "for 1 of 2 clusters (k)" in text
+        assert text.endswith("kubectl --context k get nodes --output json > nodes.k.json")
+
+
+@pytest.mark.parametrize(
+    ("vms", "texts"),
+    [
+        ({"value": [build_vm("v", "m1")], "nextLink": "https://x.test/2"}, ["one page of several"]),
+        (build_vm("v", "m1"), ["single virtual machines, but no list"]),
+        ([build_vm("v", "m1")], []),
+    ],
+)
+def test_incomplete_list_of_vms_is_reported_once(vms: Any, texts: list[str]) -> None:
+    _, findings = read_sites(build_documents(kubernetes_clusters=[], virtual_machines=vms))
+    details = [finding.detail for finding in findings if re.search(r"virtual machines|several", finding.detail)]
+    assert len(details) == len(texts), details
+    assert all(text in detail for text, detail in zip(texts, details, strict=True))

@@ -62,6 +62,22 @@ def test_scale_out_is_sent_once_and_read_back(nexusform: CommandRunner, server: 
     assert nexusform("plan", "-detailed-exitcode") == 0, nexusform.said
 
 
+def test_rack_of_a_machine_added_since_the_plan_is_recorded(nexusform: CommandRunner, server: ArmServer) -> None:
+    properties = {**server.site.properties(build_machine_id("m1")), "rackSlot": 9}
+
+    def place_on_new_machine(_pool: str, _number: int) -> str:
+        server.site.put(build_machine_id("m9"), {"extendedLocation": LOCATION, "properties": properties})
+        return "m9"
+
+    write_configuration(SCALED)
+    server.site.place = place_on_new_machine
+    assert nexusform("apply", "-auto-approve") == 0, nexusform.said
+    state = json.loads(Path("state/nexusform.nfstate").read_text())
+    (cluster,) = [item for item in state["resources"] if item["type"] == "nexus_kubernetes_cluster"]
+    nodes = cluster["instances"][0]["attributes"]["nodes"].values()
+    assert [node["machine"] for node in nodes if node["rack"] == "r1"].count("m9") == 2
+
+
 def test_progress_of_operations_is_reported(nexusform: CommandRunner, server: ArmServer) -> None:
     write_configuration(SCALED)
     server.site.faults = Faults(polls=3, conflicts=1)

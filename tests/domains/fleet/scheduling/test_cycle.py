@@ -283,8 +283,9 @@ class TestClusterAffinity:
     def test_empty_requirements_match_all(self, required: tuple | None) -> None:
         assert list_held_clusters(schedule(fleet("a", "b"), Policy(ALL, required_terms=required))) == ["a", "b"]
 
-    def test_unreadable_value_stops_the_whole_placement(self) -> None:
-        members = [member("a", nodes="9"), member("b", nodes="many")]
+    @pytest.mark.parametrize("value", ["many", ""])
+    def test_unreadable_value_stops_the_whole_placement(self, value: str) -> None:
+        members = [member("a", nodes="9"), member("b", nodes=value)]
         result = schedule(members, Policy(ALL, required_terms=(build_property_term(NODES, "Ge", "5"),)))
         assert result.bindings == ()
         assert result.status is None

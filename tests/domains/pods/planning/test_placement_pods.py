@@ -109,6 +109,16 @@ def test_objects_with_cluster_id_are_placed_first() -> None:
     assert read_pod_nodes(state) == {"a": {"web-0": None}, "b": {"web-0": "b-np-0"}}
 
 
+def test_namespace_of_a_placement_without_pods_exists_outside_the_target() -> None:
+    direct = (
+        'resource "fleet_hub_manifest" "z" {\n  cluster_id = nexus_kubernetes_cluster.a.id\n'
+        f"  yaml_body = <<-EOT\n{build_web_deployment()}\nEOT\n}}\n"
+    )
+    text = RACKS + CLUSTERS + MEMBERS + build_hub_manifest() + build_placement()
+    result = require_success(plan(text + direct, build_state(text), targets=("fleet_hub_manifest.z",)))
+    assert "Missing cluster namespace" not in {warning.summary for warning in list_warnings(result)}
+
+
 def test_deleted_binding_removes_pods_and_frees_capacity() -> None:
     text = RACKS + CLUSTERS + MEMBERS + build_hub_manifest(build_web_deployment()) + build_placement(build_pick_n(2))
     state = build_state(text)

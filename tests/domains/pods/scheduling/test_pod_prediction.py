@@ -493,3 +493,17 @@ def test_paused_deployment_with_more_pods_than_its_share_is_predicted() -> None:
     ]
     prediction = predict(Cluster("c", (Node("n", cpu=4000, memory=1 << 30),)), pods, [paused])
     assert {outcome.node for outcome in prediction.outcomes if not outcome.is_removed} == {"n"}
+
+
+@pytest.mark.parametrize(("replicas", "templates"), [(6, "aabbbc"), (4, "abbc")])
+def test_scaled_paused_deployment_favors_the_newer_of_equal_templates(replicas: int, templates: str) -> None:
+    """Source: ReplicaSetsBySizeNewer and ReplicaSetsBySizeOlder of kube-controller-manager."""
+    spec = PodSpec(requests=Requests(cpu=100), template="c")
+    paused = Workload("Deployment", "default", "w", replicas, spec, max_surge=0, is_paused=True, previous_max_pods=5)
+    pods = [
+        ExistingPod(paused.key, number, "n", replace(spec, template=template), age)
+        for number, (template, age) in enumerate([("a", 0), ("a", 0), ("b", 1), ("b", 1), ("c", 2)])
+    ]
+    prediction = predict(Cluster("c", (Node("n", cpu=4000, memory=1 << 30),)), pods, [paused])
+    remaining = [outcome.spec for outcome in prediction.outcomes if not outcome.is_removed]
+    assert "".join(sorted(spec.template for spec in remaining if spec)) == templates

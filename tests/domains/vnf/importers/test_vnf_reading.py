@@ -212,6 +212,35 @@ def test_missing_delta_of_a_scaling_aspect_is_an_error() -> None:
     assert words in "\n".join(str(each) for each in read.findings if each.severity == "error")
 
 
+@pytest.mark.parametrize("name", ["members", "targets", "description"])
+def test_vdu_may_be_named_like_a_field(name: str) -> None:
+    vdus = "".join(f"    {vdu}: {{type: tosca.nodes.nfv.Vdu.Compute}}\n" for vdu in (name, "web"))
+    vnfd = f"tosca_definitions_version: tosca_simple_yaml_1_2\ntopology_template:\n  node_templates:\n{vdus}"
+    parsed = read_vnf(VnfSourceDocuments(vnfd))
+    assert sorted(vdu.name for vdu in parsed.vnf.vdus) == sorted([name, "web"])
+
+
+@pytest.mark.parametrize(
+    ("bodies", "names", "warnings"),
+    [
+        ("    b:\n", ["a"], ['the node template "b" has no body; it is passed over.']),
+        ("    b: 3\n", ["a"], ['the node template "b" has no body; it is passed over.']),
+        ("    b: ...\n", ["a"], []),  # of an excerpt
+        (
+            "    b:\n    type: tosca.nodes.nfv.Vdu.Compute\n",
+            ["a", "b"],
+            ['the body of the node template "b" is not indented under its name (line 6); it is read as its body.'],
+        ),
+    ],
+)
+def test_node_template_without_a_body_is_reported(bodies: str, names: list[str], warnings: list[str]) -> None:
+    vnfd = "tosca_definitions_version: tosca_simple_yaml_1_2\ntopology_template:\n  node_templates:\n"
+    parsed = read_vnf(VnfSourceDocuments(f"{vnfd}    a: {{type: tosca.nodes.nfv.Vdu.Compute}}\n{bodies}"))
+    texts = [str(finding) for finding in parsed.findings if "node template" in str(finding)]
+    assert [vdu.name for vdu in parsed.vnf.vdus] == names
+    assert texts == [f"vnfd, line 5, column 5: {warning}" for warning in warnings]
+
+
 def test_negative_sizes_are_ignored_with_a_warning() -> None:
     vnfd = """
 tosca_definitions_version: tosca_simple_profile_for_nfv_1_0_0

@@ -156,6 +156,17 @@ def test_invalid_request_is_reported(body: Any, tmp_path: Path) -> None:
         assert client.grant(body)[0] == 400
 
 
+@pytest.mark.parametrize("body", ["", "{", "\xff", "[" * 100_000])
+def test_request_that_is_not_json_is_reported(body: str, tmp_path: Path) -> None:
+    with run_grant_server(tmp_path, build_planned_grants()) as client:
+        connection = HTTPConnection("127.0.0.1", client.port, timeout=20)
+        connection.request("POST", "/grant/v1/grants", body.encode("latin-1"))
+        answer = connection.getresponse()
+        assert answer.status == 400
+        assert json.load(answer)["detail"].startswith("The body is not JSON: ")
+        connection.close()
+
+
 @pytest.mark.parametrize("length", ["\u00b2", "-1", "", "9" * 5000, str(5 << 20)])
 def test_invalid_length_of_a_request_is_reported(length: str, tmp_path: Path) -> None:
     with run_grant_server(tmp_path, build_planned_grants()) as client:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Mapping
 from fractions import Fraction
@@ -14,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nexusform.diagnostics.diagnostic import Diagnostic
+from nexusform.domains.vnf.rendering.sol003 import export_sol003
 from nexusform.domains.vnf.types.vnf_documents import format_sku, list_block_problems, read_documents, resolve_vdu_size
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.resource_types.registry import RESOURCE_TYPES
@@ -198,6 +200,23 @@ class TestArguments:
         assert sizes == {"v-amf-0": "4 vCPU / 8 GiB", "v-smf-0": "2 vCPU / 2 GiB", "v-upf-0": "16 vCPU / 64 GiB"}
         found = read_vnfcs(build_state_after(result))
         assert found["v-amf-0"]["rack"] != found["v-smf-0"]["rack"]
+
+    @pytest.mark.parametrize("per_host", [1, 2])
+    def test_export_reports_rules_that_a_grant_request_cannot_express(self, per_host: int) -> None:
+        hot = read_document("heat-groups", "base_hot.yaml").partition("  lb:\n")[0]
+        vnf = {"base_hot": hot, "parameters": {"per_host": per_host}, "vdu": {"web": SMALL}}
+        result = require_success(plan_vnf(vnf))
+        _, problems = export_sol003(result.plan)
+        details = [problem.detail for problem in problems if "is stricter than" in problem.detail]
+        rules = {1: [], 2: ["stricter than the plan: up to 2 VMs of pairs may share a machine."]}
+        assert [detail.partition("is ")[2] for detail in details] == rules[per_host]
+        unchanged = plan_vnf(vnf, build_state_after(result), includes_rejections=True).plan
+        assert export_sol003(unchanged) == ("", [])
+        vnf["parameters"] = {"per_host": per_host, "size": {"web": {"count": 5}}}
+        text, _ = export_sol003(plan_vnf(vnf, build_state_after(result)).plan)
+        (constraint,) = json.loads(text)[VNF]["placementConstraints"]
+        members = [(resource["idType"], resource["resourceId"]) for resource in constraint["resource"]]
+        assert members == [("GRANT", "v-web-4"), *(("RES_MGMT", f"v-web-{number}") for number in range(4))]
 
     def test_unknown_arguments_are_accepted(self) -> None:
         assert TYPE.check is not None

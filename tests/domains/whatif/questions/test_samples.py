@@ -108,6 +108,7 @@ def test_failure_reports_number_of_fitting_samples() -> None:
         assert "0 to 2 of 2" in words
         assert "others / o2" in words
         assert "o2 /" not in words
+    assert "❌ Re-created VMs (predicted)" in render_report_markdown(outline)
     draws = FAILURE(failure)["samples"]
     assert (draws["fitting"], draws["runs"], draws["machines_with_unknown_cells"]) == (fitting, 100, 2)
     assert draws["pools"][1] == {"min": 0, "max": 2, "fitting": fitting}
@@ -117,7 +118,9 @@ def test_fit_in_every_sample_is_no_finding() -> None:
     failure = simulate_rack_loss(render_site(1, UNKNOWN) + SPARE)
     assert failure.samples is not None
     assert (failure.samples.numa_sampling.fitting_count, failure.samples.is_certain) == (100, True)
-    assert "every node fits elsewhere" in build_failure_report(failure, "state").verdict
+    outline = build_failure_report(failure, "state")
+    assert "every node fits elsewhere" in outline.verdict
+    assert "❌ Re-created VMs (predicted)" not in render_report_markdown(outline)
 
 
 def test_no_sampling_without_re_creations_or_unknown_cells() -> None:
