@@ -403,12 +403,9 @@ class ArmClient:
                 return False  # Azure no longer has it
             if response.status_code >= 400:
                 response.raise_for_status()
-            try:
-                body = response.json() if response.content.strip() else {}
-            except ValueError:
-                return False  # no JSON: a page of a proxy
-            if not isinstance(body, Mapping):
-                return False  # not of Azure, either
+            body = _parse_object(response)
+            if body is None:
+                return False
             # Without a status in the body, the HTTP status decides.
             status = get_text(body, "status") or ("InProgress" if response.status_code == 202 else "Succeeded")
             status = _FINAL_STATUSES.get(status.lower(), status)
@@ -447,6 +444,15 @@ class ArmClient:
             f"Azure could not be queried about {change.target.title}: {message}. The started change "
             "continues there; `nexusform apply -resume` checks it."
         )
+
+
+def _parse_object(response: Any) -> Mapping[str, Any] | None:
+    """Return the object in a response, {} without a body; None if it is not of Azure, but a page of a proxy."""
+    try:
+        body = response.json() if response.content.strip() else {}
+    except ValueError:
+        return None
+    return body if isinstance(body, Mapping) else None
 
 
 def _determine_progress(change: ArmChange, observed: Mapping[str, Any] | None, *, was_sent: bool) -> _ChangeStatus:
