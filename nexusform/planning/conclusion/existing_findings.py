@@ -4,7 +4,6 @@ changes, VMs or pods are added, pods lose their nodes. Without it, the warning e
 count as caused by the plan, for example missing parts of an export: no state records those of the previous export.
 """
 
-from collections import defaultdict
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any, Final
@@ -79,32 +78,24 @@ _REMOVING_EFFECTS: Final = (Effect.MOVED, Effect.UNPLACED, Effect.REMOVED)
 
 def _collect_plan_actions(plan: Plan) -> _PlanActions:
     """Collect the changes of a plan with an effect on findings, by the address (text) of their resource."""
-    vm_effects: set[Effect] = set()
-    bindings_by_effect: defaultdict[Effect, set[str]] = defaultdict(set)
-    pods_by_effect: defaultdict[Effect, set[str]] = defaultdict(set)
-    changed_pods: set[str] = set()
-    pods_added_without_node: set[str] = set()
-    for row in plan.placements:
-        effect, address = compute_effect(row), str(row.address)
-        if row.kind == VM:
-            vm_effects.add(effect)
-        if KINDS[row.kind].by_resource:  # a binding of KubeFleet
-            bindings_by_effect[effect].add(address)
-        if KINDS[row.kind].runs_on_vms:  # a pod
-            pods_by_effect[effect].add(address)
-            if row.action is not PlacementAction.KEEP:
-                changed_pods.add(address)
-            if row.action is PlacementAction.PLACE and effect is Effect.WAITING:  # a new pod without a node
-                pods_added_without_node.add(address)
+    rows = [(row, compute_effect(row), str(row.address)) for row in plan.placements]
+    vm_effects = {effect for row, effect, _ in rows if row.kind == VM}
+    bindings = [(effect, address) for row, effect, address in rows if KINDS[row.kind].by_resource]  # of KubeFleet
+    pods = [(row.action, effect, address) for row, effect, address in rows if KINDS[row.kind].runs_on_vms]
+    waiting_pods = {address for _, effect, address in pods if effect is Effect.UNPLACED}  # they lose their node
+    waiting_pods |= {
+        address
+        for action, effect, address in pods
+        if action is PlacementAction.PLACE and effect is Effect.WAITING  # new without a node; others waited before, too
+    }
     return _PlanActions(
         has_predecessor=plan.serial > 0,
         changed_resources={str(change.address) for change in plan.reported_changes},
         changed_documents={str(change.address) for change in plan.changes if _has_changed_text(change)},
-        resources_with_bindings={address for effect in _ADDING_EFFECTS for address in bindings_by_effect[effect]},
-        resources_with_added_pods={address for effect in _ADDING_EFFECTS for address in pods_by_effect[effect]},
-        # Newly waiting pods lose their node, or are new without one. The others waited before, too.
-        resources_with_waiting_pods=pods_by_effect[Effect.UNPLACED] | pods_added_without_node,
-        resources_with_changed_pods=changed_pods,
+        resources_with_bindings={address for effect, address in bindings if effect in _ADDING_EFFECTS},
+        resources_with_added_pods={address for _, effect, address in pods if effect in _ADDING_EFFECTS},
+        resources_with_waiting_pods=waiting_pods,
+        resources_with_changed_pods={address for action, _, address in pods if action is not PlacementAction.KEEP},
         adds_vms=not vm_effects.isdisjoint(_ADDING_EFFECTS),
         removes_vms=not vm_effects.isdisjoint(_REMOVING_EFFECTS),
     )

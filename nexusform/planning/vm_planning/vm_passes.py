@@ -335,9 +335,7 @@ def _has_changed_argument(schema: BlockSchema, config: Mapping[str, Any], before
 
 
 def plan_destroy(blocks: BlockPlanner) -> tuple[dict[Address, VmObject], ResourceTypeContext]:
-    """Plan the removal of the selection and its dependents, into the instances of `blocks`. Return the objects with
-    VMs, and the context before the plan.
-    """
+    """Plan the removal of the selection and its dependents in `blocks`; return objects with VMs, and prior context."""
     configured_blocks = {block.address: block for block in blocks.order.blocks}
     destroyed = _select_instances_to_destroy(blocks.selection, blocks.prior)
     for address in sorted(blocks.prior.instances, key=compute_address_order):

@@ -116,9 +116,7 @@ def list_finding_subjects(entries: Iterable[FindingEntry]) -> list[str]:
 
 
 def _group_warnings(warnings: Iterable[Diagnostic]) -> tuple[FindingEntry, ...]:
-    """Build an entry per id, text and proposed code, with the subjects and locations of all its warnings. Entries are
-    sorted by level, the most severe first.
-    """
+    """Build an entry per id, text and proposed code, with all subjects and locations; the most severe first."""
     groups: dict[tuple[str, str, str], list[tuple[str, str]]] = {}  # (subject, location) of each warning
     for warning in warnings:
         subject, text = _split_warning_subject(warning)

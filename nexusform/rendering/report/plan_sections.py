@@ -490,9 +490,7 @@ def describe_line(line: PlacementLine) -> Text:
 
 
 def build_cause_section(view: PlanReportData) -> Section:
-    """Build one line with the causes of moved VMs: source lines and flags (`Cause: main.nf.hcl:26, -replace.`). Beyond
-    the first few causes, count the others.
-    """
+    """Build one line with the first causes of moved VMs, as `Cause: main.nf.hcl:26, -replace.`, and their number."""
     source_lines = dict.fromkeys(format_location(change.source) for change in find_move_causes(view.plan))
     causes = [StyledText(line, Style.LOCATION) for line in source_lines if line]
     triggers = {row.trigger for row in _list_moves(view.plan)}

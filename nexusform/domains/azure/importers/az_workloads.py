@@ -285,26 +285,24 @@ def find_uncatalogued_vm_skus(readings: Sequence[ClusterNodes], catalogue: Mappi
 
     A SKU has the largest size of its nodes, or without nodes the size in its name. SKUs of unknown size are left out.
     """
-    largest_sizes: dict[str, tuple[int, ...]] = {}  # vCPUs, memory and disk, by SKU
+    sizes: dict[str, set[tuple[int, ...]]] = {}  # sizes of nodes (vCPUs, memory and disk) by SKU
     first_uses: dict[str, ArmItem] = {}  # node or cluster by SKU
-    differing: set[str] = set()  # SKUs with nodes of several sizes
     for reading in readings:
         for node in reading.nodes:
             first_uses.setdefault(node.sku_name, node.item)
-            previous = largest_sizes.get(node.sku_name, node.figures)
-            if previous != node.figures and node.sku_name not in catalogue:
-                differing.add(node.sku_name)
-            largest_sizes[node.sku_name] = tuple(map(max, previous, node.figures))
+            sizes.setdefault(node.sku_name, set()).add(node.figures)
         if reading.cluster.control_plane_sku is not None:
             first_uses.setdefault(reading.cluster.control_plane_sku, reading.item)
         for pool in reading.cluster.pools:
             first_uses.setdefault(pool.vm_sku_name, reading.item)
     uncatalogued = sorted(name for name in first_uses if name not in catalogue)
+    largest_sizes = {name: tuple(map(max, zip(*figures, strict=True))) for name, figures in sizes.items()}
     inferred_skus = (_infer_vm_sku(name, largest_sizes.get(name)) for name in uncatalogued)
     skus = [sku for sku in inferred_skus if sku is not None]  # None: of unknown size
     if skus:
         names = format_names(skus, 6)
-        note = enclose(" (nodes of ", format_first_items(sorted(differing), 3), " differ: the largest is used)")
+        differing = [name for name in uncatalogued if len(sizes.get(name, ())) > 1]
+        note = enclose(" (nodes of ", format_first_items(differing, 3), " differ: the largest is used)")
         first_uses[skus[0].name].report(
             "name",
             "unknown-vm-sku",

@@ -336,7 +336,6 @@ class ArmClient:
         """Send a change, report it to `step`, and return the URL of its operation, "" for none. `observed` is the
         current body, None if absent. Raises RetryLater for a temporary problem, _RequestRejected for a permanent one.
         """
-        from azure.core import MatchConditions
         from azure.core.exceptions import (
             HttpResponseError,
             IncompleteReadError,
@@ -351,15 +350,10 @@ class ArmClient:
         method = getattr(getattr(self._client, target.kind), f"begin_{change.verb}")
         body = change.build_body(observed)
         arguments = [target.group, *target.names, *([body] if body is not None else [])]
-        conditions: dict[str, Any] = {}
-        if change.verb is ArmOperation.CREATE and observed is None:
-            conditions = {"match_condition": MatchConditions.IfMissing}
-        # An action has no condition: it does not change the version.
-        elif change.verb not in _ACTION_VERBS and (etag := get_text(observed, "etag")):
-            conditions = {"etag": etag, "match_condition": MatchConditions.IfNotModified}
+        options = {**_NO_RETRIES, **_build_condition(change, observed)}
         try:
             # The client itself never retries: the effect of an unanswered request is read first.
-            method(*arguments, polling=False, raw_response_hook=responses.append, **_NO_RETRIES, **conditions)
+            method(*arguments, polling=False, raw_response_hook=responses.append, **options)
         except (ServiceRequestError, ServiceResponseError, IncompleteReadError) as problem:
             # Libraries quote the messages of lower layers: take the last quoted text, else the whole line.
             line = extract_first_line(problem)
@@ -403,12 +397,9 @@ class ArmClient:
                 return False  # Azure no longer has it
             if response.status_code >= 400:
                 response.raise_for_status()
-            try:
-                body = response.json() if response.content.strip() else {}
-            except ValueError:
-                return False  # no JSON: a page of a proxy
-            if not isinstance(body, Mapping):
-                return False  # not of Azure, either
+            body = _parse_object(response)
+            if body is None:
+                return False
             # Without a status in the body, the HTTP status decides.
             status = get_text(body, "status") or ("InProgress" if response.status_code == 202 else "Succeeded")
             status = _FINAL_STATUSES.get(status.lower(), status)
@@ -447,6 +438,27 @@ class ArmClient:
             f"Azure could not be queried about {change.target.title}: {message}. The started change "
             "continues there; `nexusform apply -resume` checks it."
         )
+
+
+def _build_condition(change: ArmChange, observed: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Build the condition of a request: nothing was created or changed since `observed`. An action has none, as it does
+    not change the version.
+    """
+    from azure.core import MatchConditions
+
+    if change.verb is ArmOperation.CREATE and observed is None:
+        return {"match_condition": MatchConditions.IfMissing}
+    etag = "" if change.verb in _ACTION_VERBS else get_text(observed, "etag")
+    return {"etag": etag, "match_condition": MatchConditions.IfNotModified} if etag else {}
+
+
+def _parse_object(response: Any) -> Mapping[str, Any] | None:
+    """Return the object in a response, {} without a body; None if it is not of Azure, but a page of a proxy."""
+    try:
+        body = response.json() if response.content.strip() else {}
+    except ValueError:
+        return None
+    return body if isinstance(body, Mapping) else None
 
 
 def _determine_progress(change: ArmChange, observed: Mapping[str, Any] | None, *, was_sent: bool) -> _ChangeStatus:

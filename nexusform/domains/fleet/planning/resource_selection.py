@@ -161,16 +161,19 @@ def find_selector_problem(placement: FleetPlacement, hub: HubIndex) -> ResourceS
             manifests += hub.unique_index.list_namespaced(collect_namespace_names(manifests))
         for manifest in manifests:
             if manifest.identity in selected_keys:
-                # The identifier as printed by Go.
-                identifier = (
-                    f"{{Group:{manifest.group} Version:{manifest.version} Kind:{manifest.kind} Name:{manifest.name} "
-                    f"Namespace:{manifest.namespace} Envelope:<nil>}}"
-                )
-                text = f"found duplicate resource {identifier}"
-                advice = f"{manifest.title}: an earlier selector already selects it; select it only once."
-                return ResourceSelectorProblem(number, text, advice)
+                return _build_duplicate_problem(number, manifest)
             selected_keys.add(manifest.identity)
     return None
+
+
+def _build_duplicate_problem(number: int, manifest: Manifest) -> ResourceSelectorProblem:
+    """Build the problem of the selector `number` if it selects an object again."""
+    identifier = (  # as printed by Go
+        f"{{Group:{manifest.group} Version:{manifest.version} Kind:{manifest.kind} Name:{manifest.name} "
+        f"Namespace:{manifest.namespace} Envelope:<nil>}}"
+    )
+    advice = f"{manifest.title}: an earlier selector already selects it; select it only once."
+    return ResourceSelectorProblem(number, f"found duplicate resource {identifier}", advice)
 
 
 def _is_match(selector: ObjectSelector, manifest: Manifest, namespace: str) -> bool:

@@ -103,17 +103,10 @@ def explain_pods(
     `east/web/Deployment/shop/shop-0`.
     """
     errors = select_errors(result.diagnostics)
-    addresses: dict[str, None] = {}  # of objects with pods after the plan, an ordered set
-    rejected: dict[str, str] = {}  # reasons against pods not created, by name
-    existing: dict[str, None] = {}  # names of pods after the plan, an ordered set
-    for row in result.plan.placements:
-        if row.kind == POD and pattern.is_match(row.address):
-            if row.target:
-                addresses[str(row.address)] = None
-                existing[row.object] = None
-            if compute_effect(row) is Effect.NOT_CREATED:
-                rejected[row.object] = row.reason
-    names = list(existing | rejected)
+    rows = [row for row in result.plan.placements if row.kind == POD and pattern.is_match(row.address)]
+    existing = [row for row in rows if row.target]  # pods after the plan
+    rejected = {row.object: row.reason for row in rows if compute_effect(row) is Effect.NOT_CREATED}  # by name
+    names = list(dict.fromkeys((*(row.object for row in existing), *rejected)))
     if not names:
         return None
     prefix, _, pod = (name or names[0]).rpartition("/")
@@ -123,7 +116,8 @@ def explain_pods(
     unknown_nodes = describe_unknown_nodes(result, fleet, pattern)
     if unknown_nodes:
         errors.append(build_warning(NODES_UNKNOWN, unknown_nodes))
-    reasons = build_pod_reasons(fleet.pods, list(addresses), pod)
+    addresses = list(dict.fromkeys(str(row.address) for row in existing))  # of objects with pods
+    reasons = build_pod_reasons(fleet.pods, addresses, pod)
     selected = [reason for reason in reasons if prefix in ("", *reason.prefixes)]
     if not selected:
         candidates = list(dict.fromkeys(f"{reason.cluster}/{pod}" for reason in reasons))

@@ -138,13 +138,9 @@ class HubWaiter(Struct, frozen=True):
                 if elapsed - lag_start < _CACHE_LAG:
                     return False, final.message  # the cache may catch up
             lag_start = None
-            # Without usable cache read from the hub. A blocked rollout counts as done, since it does not continue.
+            # Without a usable cache read from the hub.
             placement_objects = placement_objects or _read_needed_objects(self.hub, placement, planned)
-            is_run_managed = has_external_rollout(placement_objects.placement)
-            progress = check_placement_progress(placement_objects, planned, is_external=is_run_managed, failing=failing)
-            is_started = progress.is_decided and not progress.is_done
-            blocked = find_blocked_rollout(placement_objects) if is_started else None
-            final = replace(progress, is_done=True, message=blocked.message) if blocked is not None else progress
+            final = _determine_progress(placement_objects, planned, failing)
             if not decision.is_decided:
                 decision = final
             if not final.is_done:
@@ -325,6 +321,18 @@ def read_eviction_result(body: Mapping[str, Any]) -> tuple[bool, str]:
         if result == ("Executed", "True"):
             return True, ""
     return False, ""
+
+
+def _determine_progress(
+    placement_objects: ObservedPlacementObjects, planned: Values, failing: AbstractSet[str]
+) -> PlacementProgress:
+    """Return the progress of a placement. A blocked rollout counts as done, since it does not continue."""
+    is_run_managed = has_external_rollout(placement_objects.placement)
+    progress = check_placement_progress(placement_objects, planned, is_external=is_run_managed, failing=failing)
+    if progress.is_done or not progress.is_decided:
+        return progress
+    blocked = find_blocked_rollout(placement_objects)
+    return progress if blocked is None else replace(progress, is_done=True, message=blocked.message)
 
 
 def _describe_unobserved_change(

@@ -517,8 +517,8 @@ def _build_unbound_claim(name: str, claim: Fields, reference: _FieldReference, s
     # Nodes may reject volumes of the driver: by its free storage (if known and checked), or by a limit of a node.
     is_storage_checked = driver in csi.checked_drivers and bool(csi.capacities)
     has_volume_limit = any(name == driver for _, name in csi.maximums)
-    has_node_differences = is_storage_checked or has_volume_limit or _can_bind_free_volume(unbound_claim, storage)
-    if provisioning_terms is _ALL_NODES and not has_node_differences:
+    can_reject_volume = is_storage_checked or has_volume_limit
+    if provisioning_terms is _ALL_NODES and not can_reject_volume and not _can_bind_free_volume(unbound_claim, storage):
         return None  # no node is better than another
     storage_terms = _ALL_NODES
     if waits_for_pod and is_storage_checked:

@@ -54,9 +54,7 @@ _EFFECTS: Final[Mapping[tuple[str, str], str]] = {
 
 
 def list_unpredicted_problems(manifests: Iterable[Manifest], known_kinds: Collection[tuple[str, str]]) -> list[Problem]:
-    """Return a warning per kind with an effect on pods, at its first object. `known_kinds`: group and kind of the
-    objects read elsewhere, without a warning.
-    """
+    """Return a warning per kind with an effect on pods, except for `known_kinds` (group and kind) read elsewhere."""
     unknown_manifests = [item for item in manifests if (item.group, item.kind) not in known_kinds]
     effects = group_by(unknown_manifests, lambda item: (item.group, item.kind, _describe_effect_on_pods(item)))
     problems: list[Problem] = []

@@ -132,9 +132,7 @@ def _describe_recovery(failure: Failure) -> Iterable[str]:
 
 
 def _describe_waiting_vms(pool: PoolAvailability) -> str:
-    """Describe VMs down until their machine returns, with the command to re-create them elsewhere. In the command, NAME
-    is a placeholder for one of the names.
-    """
+    """Describe VMs down until their machine returns, with the command to re-create one (NAME) elsewhere."""
     if pool.kind is VmOwnerKind.VM:
         return f"{pool.cluster} (to re-create elsewhere: `nexusform apply -replace='{pool.address}'`)"
     names = format_list((vm.name for vm in pool.down_vms), 3)

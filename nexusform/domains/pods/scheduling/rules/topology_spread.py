@@ -40,9 +40,7 @@ def score(counts: TopologyCounts, node: int, sizes: Sequence[int]) -> int | None
 
 
 def normalize_scores(raws: Sequence[int | None]) -> list[int]:
-    """Return a score from 0 to 100 for each node, the highest for the emptiest one. `raws` are the results of `score`.
-    A node without a result (None) gets 0.
-    """
+    """Return a score from 0 to 100 per node, the highest for the emptiest; 0 for a node without a raw one."""
     known_scores = [raw for raw in raws if raw is not None]
     minimum = min(known_scores, default=0)
     maximum = max(known_scores, default=0) or 1  # 1: there are no pods, and all nodes with the keys get 100
