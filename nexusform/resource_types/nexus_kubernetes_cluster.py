@@ -146,8 +146,7 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
             problems.append(Problem(path, "invalid-agent-pool-name", detail))
         else:
             problems += check_pool_name(name, path)
-    counts = [pool.get("count") for pool in pools.values()]
-    nodes = sum(count for count in counts if isinstance(count, int))
+    nodes = sum(count for count in [pool.get("count") for pool in pools.values()] if isinstance(count, int))
     if nodes > MAXIMUM_NODES:
         detail = f"A cluster has at most {MAXIMUM_NODES} nodes; the pools of this one have {nodes}."
         problems.append(Problem(("agent_pool",), "invalid-value-for-argument", detail))

@@ -259,8 +259,7 @@ def describe_no_changes(plan: Plan) -> tuple[str, str]:
     if plan.is_from_state:
         return _NO_CHANGES_FROM_STATE
     is_partial = bool(plan.targets or plan.excludes)
-    texts_by_mode = _NO_SELECTED_CHANGES if is_partial else _NO_CHANGES
-    headline, note = texts_by_mode[plan.mode]
+    headline, note = (_NO_SELECTED_CHANGES if is_partial else _NO_CHANGES)[plan.mode]
     if "refresh-skipped" not in ids:  # the infrastructure was read, though perhaps not all of it
         if has_unknown_capacity(plan):
             return _NO_CHANGES_WITH_MISSING_DATA

@@ -133,8 +133,7 @@ def build_upgrade_runbook(upgrade: Upgrade) -> tuple[str, ...]:
         f"Free capacity for {pool.pool}: batch {pool.failed_batch} does not fit." for pool in upgrade.blocked_pools
     ]
     if upgrade.single_replicas:
-        names = format_list(upgrade.single_replicas)
-        steps.append(f"Run a second replica of {names}, or plan for their downtime.")
+        steps.append(f"Run a second replica of {format_list(upgrade.single_replicas)}, or plan for their downtime.")
     for pool in upgrade.pools:
         if pool.is_lost:
             reason = f"its quorum of {pool.quorum} is lost" if pool.has_lost_quorum else "no node is up"

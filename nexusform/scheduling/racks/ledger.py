@@ -344,8 +344,7 @@ def _unpack_record(packed: int, number: int | str) -> VmRecord:
     machine = packed & MACHINE_MASK
     packed >>= MACHINE_BITS
     shape = packed & SKU_MASK
-    pool = packed >> SKU_BITS
-    return VmRecord(pool, shape, machine, cells, number)
+    return VmRecord(packed >> SKU_BITS, shape, machine, cells, number)
 
 
 def _adjust_count_by_sign(counts: VmCounts, index: int, sign: int) -> None:

@@ -95,8 +95,7 @@ class SplitCapacities:
         # VFs are no part of a split: either no VF is taken in any cell, or those of all `shares` in each. So there are
         # at most two cases: with 3 VFs of all shares, the VFs (8, 2) are (8, 2) or (5, 0).
         taken_vfs = min(sum(share.vfs for share in shares), max(free.vfs, default=0))
-        fewest_vfs = tuple(max(cell_vfs - taken_vfs, 0) for cell_vfs in free.vfs)
-        self._free_vfs = sorted({free.vfs, fewest_vfs})
+        self._free_vfs = sorted({free.vfs, tuple(max(cell_vfs - taken_vfs, 0) for cell_vfs in free.vfs)})
         self.capacities = [
             self._get_capacity_number(split, vfs) for split in self.splits.legal_splits for vfs in self._free_vfs
         ]

@@ -143,8 +143,7 @@ def find_upgrade_path(
     for cluster in clusters:
         cluster_hops, site_before = _upgrade_cluster(site_before, cluster, ways[cluster.id], pods)
         results.append(cluster_hops)
-    is_exhaustive = search.passes < _MAX_PASSES
-    return SiteUpgradePath(site.id, target, tuple(results), search.tried_orders, is_exhaustive)
+    return SiteUpgradePath(site.id, target, tuple(results), search.tried_orders, search.passes < _MAX_PASSES)
 
 
 def _find_version_hops(

@@ -127,8 +127,7 @@ def find_skus(skus: Mapping[str, VmSku], names: Sequence[str]) -> tuple[VmSku, .
 
 def _split_at_commas(text: str) -> list[str]:
     """Split at commas without empty parts."""
-    parts = [part.strip() for part in text.split(",")]
-    return list(filter(None, parts))
+    return list(filter(None, [part.strip() for part in text.split(",")]))
 
 
 def parse_sku_mix(skus: Mapping[str, VmSku], text: str) -> tuple[SkuCount, ...]:

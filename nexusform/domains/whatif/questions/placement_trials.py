@@ -355,8 +355,7 @@ def _find_literal_name(block: ResourceBlock, configuration: Configuration) -> st
 
 def _get_source_text(configuration: Configuration, span: Span) -> str:
     """Return the text of a part of the configuration; positions in files count bytes."""
-    text = configuration.files[span.filename].text
-    return text.encode()[span.start.byte : span.end.byte].decode()
+    return configuration.files[span.filename].text.encode()[span.start.byte : span.end.byte].decode()
 
 
 class SimulatedPlacement(Struct, frozen=True):

@@ -73,8 +73,7 @@ class RequestedUpgradeOptions(Struct, frozen=True):
         """Resolve the options of a site: each as requested, else the site's, else whole racks one after another."""
         site_strategy = site.update_strategy
         if site_strategy is None:  # the site does not state one
-            strategy = self.strategy or UpgradeStrategy.RACK
-            return UpgradeOptions(strategy, self.max_unavailable, self.drain)
+            return UpgradeOptions(self.strategy or UpgradeStrategy.RACK, self.max_unavailable, self.drain)
         default_strategy = UpgradeStrategy.PAUSE_AFTER_RACK if site_strategy.pauses else UpgradeStrategy.RACK
         return UpgradeOptions(
             strategy=self.strategy or default_strategy,
