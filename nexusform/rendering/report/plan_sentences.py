@@ -166,8 +166,8 @@ _NO_CHANGES: Final = {
     ),
 }
 _NO_CHANGES_FROM_STATE: Final = (
-    "The state matches the configuration; the hub was not read.",
-    "Changes made on the hub are unknown (exit code 1 with -detailed-exitcode). Plan again with access to the hub.",
+    "The state matches the configuration; a hub or site was not read.",
+    "Changes made there are unknown (exit code 1 with -detailed-exitcode). Plan again with access to it.",
 )
 _NO_CHANGES_WITHOUT_REFRESH: Final = (
     "No changes. The state matches the configuration.",

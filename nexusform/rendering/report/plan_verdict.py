@@ -69,7 +69,7 @@ def build_headline(plan: Plan) -> str:
     if not plan.has_changes:
         if any(diagnostic.id == NOTHING_TO_PREDICT for diagnostic in plan.diagnostics):
             return "nothing predicted" if count_unpredicted_resources(plan) else "nothing to predict"
-        return "no changes to the state; the hub was not read" if plan.is_from_state else "no changes"
+        return "no changes to the state; a hub or site was not read" if plan.is_from_state else "no changes"
     outside_upgrades = count_effects(select_rows_outside_upgrades(plan))  # upgrades have their own clauses
     waiting = format_effect_clauses(count_effects(plan.placements), [Effect.WAITING])  # also in upgrades
     placed = describe_effects(outside_upgrades, [Effect.PLACED])
