@@ -77,8 +77,7 @@ def _build_plan_row(named_plan: _NamedPlan) -> Row:
     placement_counts = Counter(row.action for row in named_plan.plan.placements)
     warning_count = sum(entry.level is Level.WARNING for entry in named_plan.entries.caused)  # by the plan
     figures = (add, change, destroy, *(placement_counts[action] for action in actions), warning_count)
-    cells = (named_plan.path, *(f"{figure:,}" for figure in figures))
-    return Row(cells, is_finding=named_plan.plan.is_rejected)
+    return Row((named_plan.path, *(f"{figure:,}" for figure in figures)), is_finding=named_plan.plan.is_rejected)
 
 
 def _build_capacity_section(named_plans: Iterable[_NamedPlan]) -> Iterable[Section]:

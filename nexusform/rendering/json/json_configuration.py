@@ -140,8 +140,7 @@ def _build_common_declaration_keys(declared: Output | Variable) -> dict[str, Any
 
 def _build_resource(block: ResourceBlock, registries: PluginRegistries, providers: Mapping[str, str]) -> dict[str, Any]:
     """Build a resource block. `providers` maps the provider of a block (`simulated.lab`) to a `provider_config` key."""
-    table = registries.data_sources if block.mode == "data" else registries.resource_types
-    resource_type = table.get(block.type)
+    resource_type = (registries.data_sources if block.mode == "data" else registries.resource_types).get(block.type)
     prefix = "data." if block.mode == "data" else ""
     return {
         "address": f"{prefix}{block.type}.{block.name}",

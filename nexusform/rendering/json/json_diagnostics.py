@@ -76,8 +76,7 @@ def build_diagnostic_document(diagnostic: Diagnostic, files: Mapping[str, Source
 
 def build_finding_document(finding: Finding, files: Mapping[str, SourceFile]) -> dict[str, Any]:
     """Build a diagnostic of a plan. `preexisting` is true if the plan did not cause it."""
-    document = build_diagnostic_document(finding.diagnostic, files)
-    return document | omit_empty({"preexisting": finding.is_preexisting})
+    return build_diagnostic_document(finding.diagnostic, files) | omit_empty({"preexisting": finding.is_preexisting})
 
 
 def build_diagnostic_documents(

@@ -271,8 +271,7 @@ def _build_module_tree(
     for path in paths:
         # A module without resources still contains its child modules.
         all_paths.update(path[:depth] for depth in range(len(path)))
-    inner_paths = sorted(all_paths - {ROOT_MODULE}, key=format_module)
-    children = group_by(inner_paths, lambda path: path[:-1])
+    children = group_by(sorted(all_paths - {ROOT_MODULE}, key=format_module), lambda path: path[:-1])
 
     def build_module(path: ModulePath) -> LazyObject:
         """Build a module with its resources and its child modules."""

@@ -46,8 +46,7 @@ Event = dict[str, Any]
 
 def create_event(kind: str, message: str, time: str, *, level: str = "info", **keys: Any) -> Event:
     """Create an event with the common keys."""
-    common_keys = {"@level": level, "@message": message, "@module": MODULE, "@timestamp": time, "type": kind}
-    return common_keys | keys
+    return {"@level": level, "@message": message, "@module": MODULE, "@timestamp": time, "type": kind} | keys
 
 
 def create_version_event(version: str, time: str) -> Event:
@@ -243,8 +242,7 @@ def create_apply_end_event(step: StepEvent, time: str) -> Event:
     hook = _build_step_hook(step) | {"elapsed_seconds": int(step.elapsed)}
     if not is_done:
         hook["error"] = step.error
-    level = _END_LEVELS.get(step.outcome, "error")
-    return create_event(kind, format_end_line(step), time, level=level, hook=hook)
+    return create_event(kind, format_end_line(step), time, level=_END_LEVELS.get(step.outcome, "error"), hook=hook)
 
 
 _END_LEVELS: Final[Mapping[StepOutcome | None, str]] = {StepOutcome.DONE: "info", StepOutcome.WAITING: "warn"}

@@ -34,8 +34,7 @@ class Painter:
         """Return the text in the given styles ("bold", "red", ...)."""
         if not self.colour or not text or not styles:
             return text
-        codes = ";".join(_STYLE_CODES[style] for style in styles)
-        return f"\x1b[{codes}m{text}\x1b[0m"
+        return f"\x1b[{';'.join(_STYLE_CODES[style] for style in styles)}m{text}\x1b[0m"
 
 
 PLAIN = Painter(colour=False)

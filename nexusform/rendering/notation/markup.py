@@ -77,8 +77,7 @@ def _render_attributes(attributes: dict[str, Any]) -> str:
 
 def build_breakable_name(text: str) -> Markup:
     """Build a name with line-break opportunities (`<wbr>`), only after dots, underscores and opening brackets."""
-    parts = re.split(r"(?<=[._\[])(?=.)", text)
-    return Markup(build_element("wbr").join(map(escape_markup, parts)))
+    return Markup(build_element("wbr").join(map(escape_markup, re.split(r"(?<=[._\[])(?=.)", text))))
 
 
 def build_data_script(identifier: str, document: Any) -> Markup:

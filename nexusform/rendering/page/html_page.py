@@ -164,8 +164,7 @@ def _build_changes(view: PlanReportData) -> Part:
         section = replace(section, lines=("No object changes.",))
     summary = build_element("summary", "Each object, with its difference")
     placeholder = build_script_placeholder("change-tree")  # a script adds the differences when the page is open
-    tree = build_element("details", summary, placeholder, class_="every")
-    return build_plan_section(section, appendix=tree)
+    return build_plan_section(section, appendix=build_element("details", summary, placeholder, class_="every"))
 
 
 def _build_footer(plan: Plan) -> Markup:

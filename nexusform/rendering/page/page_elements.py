@@ -127,8 +127,7 @@ def build_findings(findings: Sequence[Finding], sources: Mapping[str, SourceFile
 
 def _build_remaining_findings(findings: Sequence[Finding]) -> Markup:
     """Build a folded list of the subjects of further findings of one kind."""
-    diagnostic = findings[0].diagnostic
-    summary = f"{_LEVEL_TAGS[findings[0].level]} {diagnostic.summary}: {len(findings):,} more"
+    summary = f"{_LEVEL_TAGS[findings[0].level]} {findings[0].diagnostic.summary}: {len(findings):,} more"
     names = format_instances((finding.diagnostic.address for finding in findings), maximum=len(findings))
     hint = ["Details: ", build_element("code", "nexusform plan -details"), "."]
     name_list = build_element("p", build_element("code", build_breakable_name(names))) if names else None

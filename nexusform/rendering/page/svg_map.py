@@ -255,8 +255,7 @@ class _SiteDrawing:
         if not self._scale.has_texts:
             return render_text(0, 14, rack.name, "small")
         zone = enclose(" \N{MIDDLE DOT} ", rack.zone_text)
-        note = " (planned)" if rack.planned else ""
-        return render_text(0, 14, f"{rack.name}{zone}{note}", "rack")
+        return render_text(0, 14, f"{rack.name}{zone}{(' (planned)' if rack.planned else '')}", "rack")
 
     def _render_machine(self, machine: MapMachine, side: _SiteMapView) -> list[Markup]:
         """Render a machine: tooltip, slot, cells and VMs."""

@@ -36,8 +36,7 @@ class DiffLines(Struct, frozen=True):
 
     def contains_lines(self, path: str, first: int, last: int) -> bool:
         """Return whether the diff contains all these lines of a file; False for the path ""."""
-        diff_lines = self.lines.get(path, frozenset())
-        return diff_lines.issuperset(range(first, last + 1))
+        return self.lines.get(path, frozenset()).issuperset(range(first, last + 1))
 
 
 def parse_diff(text: str) -> DiffLines:

@@ -133,8 +133,7 @@ def _build_lint_case(rule: str, findings: Sequence[Finding], plan: Plan) -> Juni
 
 def _format_finding(finding: Finding) -> str:
     """Format a finding as `Warning: DETAIL`, with a second line if it is pre-existing."""
-    level = finding.level.value.capitalize()
-    text = f"{level}: {finding.diagnostic.detail or finding.diagnostic.summary}"
+    text = f"{finding.level.value.capitalize()}: {finding.diagnostic.detail or finding.diagnostic.summary}"
     return f"{text}\n{PREEXISTING_NOTE}" if finding.is_preexisting else text
 
 

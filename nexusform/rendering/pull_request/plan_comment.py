@@ -272,8 +272,7 @@ def _render_rack(rack: RackVmCounts, display_name: str) -> list[str]:
 
 
 def _join_in_groups(signs: Sequence[str]) -> str:
-    groups = ["".join(signs[start : start + _GROUP_SIZE]) for start in range(0, len(signs), _GROUP_SIZE)]
-    return "  ".join(groups)
+    return "  ".join(["".join(signs[start : start + _GROUP_SIZE]) for start in range(0, len(signs), _GROUP_SIZE)])
 
 
 def _format_vm_count(vms: int | None, *, is_closed: bool) -> str:

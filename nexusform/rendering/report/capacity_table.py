@@ -135,8 +135,7 @@ def _list_clusters_without_surge(capacities: Sequence[SpareCapacity]) -> tuple[l
     for capacity in capacities:  # of one SKU each
         insufficient |= dict.fromkeys(capacity.no_surge_clusters)
         uncertain |= dict.fromkeys(capacity.uncertain_surge_clusters)
-    only_uncertain = [cluster for cluster in uncertain if cluster not in insufficient]
-    return list(insufficient), only_uncertain
+    return list(insufficient), [cluster for cluster in uncertain if cluster not in insufficient]
 
 
 def _format_surge_capacity(capacities: Sequence[SpareCapacity]) -> str:

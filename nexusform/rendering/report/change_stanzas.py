@@ -136,8 +136,7 @@ def _build_condensed_texts(
         if changes and (old or new):
             # `counts` has changed placements only. Count other entries, but not of a nested map (by cluster, workload).
             if not KINDS[kind].is_nested:
-                changed_names = {name for row_kind, name in counts.objects if row_kind == kind}
-                names = old.keys() & new.keys() - changed_names
+                names = old.keys() & new.keys() - {name for row_kind, name in counts.objects if row_kind == kind}
                 kept_count = sum(old[name] == new[name] for name in names)
                 changes += format_counts([(kept_count, "kept"), (len(names) - kept_count, "other changes")])
             hint = ", see below" if placements_follow else ""

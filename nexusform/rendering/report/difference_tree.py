@@ -263,8 +263,7 @@ class Comparison(Struct, frozen=True):
             child = compare(name, old_value, new_value, part_type, part_marks)
             if is_always_shown or child.symbol != SAME:
                 children.append(child)
-        hidden_count = part_count - len(children)
-        return DifferenceNode(kind, SAME, children=tuple(children), hidden=hidden_count, width=width)
+        return DifferenceNode(kind, SAME, children=tuple(children), hidden=part_count - len(children), width=width)
 
     def _compare_sequences(
         self, symbol: str, old: list[Any], new: list[Any], sequence_type: Type, marks: PathMarks
@@ -277,8 +276,7 @@ class Comparison(Struct, frozen=True):
             position = old_position if new_position is None else new_position
             element_type = get_element_type(sequence_type, position or 0)  # of a tuple it depends on the position
             sides = (_get_element(old, old_position), _get_element(new, new_position))
-            element_marks = marks.select_part(old_position, new_position)
-            children.append(self._build_node(*sides, element_type, element_marks))
+            children.append(self._build_node(*sides, element_type, marks.select_part(old_position, new_position)))
         visible, hidden_count = (tuple(children), 0) if self.show_unchanged else _select_with_context(children)
         return DifferenceNode(NodeKind.LIST, _merge_symbols(symbol, children), children=visible, hidden=hidden_count)
 

@@ -96,8 +96,7 @@ def build_drift_folds(drift: Iterable[Drift], find_schema: SchemaLookup) -> tupl
             from nexusform.rendering.report.changed_arguments import describe_drift
 
             symbol, clauses = "~", describe_drift(object_drift, find_schema(address)) or ("has changed",)
-        name = _find_name_missing_in_address(address, attributes)
-        rows.append(ObjectRow(address, symbol, name, clauses))
+        rows.append(ObjectRow(address, symbol, _find_name_missing_in_address(address, attributes), clauses))
     return fold_rows(rows)
 
 

@@ -99,8 +99,7 @@ def describe_unselected_cluster(row: Feasibility) -> str:
 def _describe_placement_feasibility(rows: Sequence[Feasibility]) -> str:
     """Return `runs on 3 of 4` clusters, then the other clusters by result."""
     rows_by_result = group_by(rows, lambda row: row.result)
-    running_count = len(rows_by_result.get(FeasibilityResult.RUNS, []))
-    clauses = [f"runs on {running_count:,} of {len(rows):,}"]
+    clauses = [f"runs on {len(rows_by_result.get(FeasibilityResult.RUNS, [])):,} of {len(rows):,}"]
     for result, describe in _DESCRIPTIONS.items():
         if result in rows_by_result:
             clauses.append(format_first_items(list(map(describe, rows_by_result[result])), _MAX_CLUSTERS, "; "))

@@ -179,14 +179,13 @@ def build_upgrade_section(view: PlanReportData) -> Section:
     """Build a table per upgraded cluster with a row per pool. Clusters with re-created pools have one, too: the title
     says if all are upgrades.
     """
-    from nexusform.rendering.report.upgrade_sentences import describe_upgrade_course, format_upgrade_heading
+    from nexusform.rendering.report.upgrade_sentences import build_upgrade_notes
 
     heads = ("pool", "SKU", "nodes", "batches", "down at a time", "minimum up")
     tables = []
-    for upgrade in view.plan.upgrades:
-        caption = f"{format_upgrade_heading(upgrade)}: {describe_upgrade_course(upgrade)}"
+    for upgrade, note in zip(view.plan.upgrades, build_upgrade_notes(view.plan.upgrades), strict=True):
         rows = tuple(map(_build_upgrade_row, upgrade.pools))
-        tables.append(Table(heads, rows, figures=frozenset({2, 3, 4, 5}), caption=caption))  # all numbers
+        tables.append(Table(heads, rows, figures=frozenset({2, 3, 4, 5}), caption=": ".join(note)))  # all numbers
     # Rolling upgrades change the version of Kubernetes; otherwise pools are re-created for another reason.
     title = "Upgrades" if all(upgrade.is_rolling for upgrade in view.plan.upgrades) else "Re-created"
     return Section(title, tables=tuple(tables), name="upgrades")
@@ -366,8 +365,7 @@ def _build_compact_row(row: PoolRow) -> Row:
         spread, expected = row.spread, row.note.partition(";")[0]  # the spread shows the deviating racks
     else:
         spread, expected = f"{row.per_rack} on {row.racks}", row.note
-    note = enclose(" (", expected, ")")
-    return Row((f"{row.cluster}/{row.pool}", row.count, f"{spread}{note}"))
+    return Row((f"{row.cluster}/{row.pool}", row.count, f"{spread}{enclose(' (', expected, ')')}"))
 
 
 def build_vm_section(view: PlanReportData) -> Section:

@@ -220,8 +220,7 @@ def _render_final_part(view: PlanReportData, options: PlanTextOptions, paint: Pa
     """
     plan, width = view.plan, options.width
     # A requested result: of limits, of a comparison with an earlier plan, or of a check program.
-    has_requested_result = plan.guard_rails or plan.since or plan.checks_by
-    has_decision = plan.has_changes or plan.is_rejected or has_requested_result
+    has_decision = plan.has_changes or plan.is_rejected or (plan.guard_rails or plan.since or plan.checks_by)
     lines = render_decision(build_decision_lines(plan), width, paint) if has_decision else []
     if plan.is_failed:
         return ["\n".join(lines)]  # the counts of a failed plan may result from its error

@@ -100,8 +100,7 @@ def format_apply_complete(
 ) -> str:
     """Return `Apply complete! Resources: A added, C changed, D destroyed.`. Tools parse this line."""
     front = enclose("", imported, " imported, ")
-    back = enclose(", ", forgotten, " forgotten")
-    counts = f"{front}{added} added, {changed} changed, {destroyed} destroyed{back}"
+    counts = f"{front}{added} added, {changed} changed, {destroyed} destroyed{enclose(', ', forgotten, ' forgotten')}"
     return paint(f"Apply complete! Resources: {counts}.", "bold", "green")
 
 
