@@ -204,8 +204,7 @@ def _truncate_part(part: ReportPart, max_bytes: int) -> ReportPart | None:
 
 def _limit_part_lines(part: ReportPart, count: int) -> ReportPart:
     """Return the part with its first `count` lines, and one with the number of the others."""
-    hidden_count = len(part.lines) - count
-    return replace(part, lines=(*part.lines[:count], f"... {hidden_count:,} more lines were cut"))
+    return replace(part, lines=(*part.lines[:count], f"... {len(part.lines) - count:,} more lines were cut"))
 
 
 # Characters allowed in a link address: none that would end it.

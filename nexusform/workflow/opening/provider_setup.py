@@ -128,8 +128,7 @@ def check_provider_blocks(request: PlanRequest) -> list[Diagnostic]:
             continue
         body, new_problems = build_prepared_body(block.body, kind.settings, block.span)
         if not has_errors(new_problems):
-            scope = evaluation.build_scope(evaluation.root)
-            _, _, evaluation_problems = body.evaluate(scope, allows_ephemeral=True)
+            _, _, evaluation_problems = body.evaluate(evaluation.build_scope(evaluation.root), allows_ephemeral=True)
             new_problems += evaluation_problems
         header = _format_block_header(block)
         problems += [problem if problem.block else replace(problem, block=header) for problem in new_problems]

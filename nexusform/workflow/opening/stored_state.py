@@ -66,8 +66,7 @@ def read_stored_state(
     if is_encrypted(document or (lines[0] if lines else b"")):  # with keys, the backend returns decrypted documents
         from nexusform.workflow.opening.encryption_settings import format_missing_settings
 
-        detail = format_missing_settings(backend.describe(), "state")
-        return None, [build_error("encrypted-state", detail)]
+        return None, [build_error("encrypted-state", format_missing_settings(backend.describe(), "state"))]
     if document is not None:
         from nexusform.state import state_codec
 

@@ -260,8 +260,7 @@ def _write_configuration_files(texts: Mapping[str, str], top: Path) -> Path:
 
 def _move_module(module: Module, root: str, directory: str) -> Module:
     """Return a module and its child modules below another root directory: `directory` in place of `root`."""
-    path_in_root = os.path.relpath(module.directory, root)
-    new_directory = os.path.normpath(Path(directory, path_in_root))
+    new_directory = os.path.normpath(Path(directory, os.path.relpath(module.directory, root)))
     calls = {
         name: replace(call, module=_move_module(call.module, root, directory)) for name, call in module.calls.items()
     }

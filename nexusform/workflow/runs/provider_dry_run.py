@@ -124,8 +124,7 @@ def create_validation_check(
     for error in errors:
         addresses = _find_blocks_of_error(error, blocks) & known_addresses
         if not addresses and error.block.split(" ")[0] not in _UNKNOWN_BLOCKS:  # it may affect every change
-            reason = f"the plan has an error ({error.summary})"
-            return lambda _change: reason
+            return lambda _change: f"the plan has an error ({error.summary})"
         blocks_with_errors |= addresses
     dependencies: dict[str, list[str]] = defaultdict(list)
     for block_address, dependency in result.edges:

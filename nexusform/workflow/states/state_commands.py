@@ -3,6 +3,7 @@
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from itertools import chain
 from typing import Final
 
 from msgspec import Struct, field
@@ -15,9 +16,11 @@ from nexusform.diagnostics.diagnostic import (
     SourceFile,
     build_error,
     build_warning,
+    convert_problem,
     has_errors,
     suggest_name,
 )
+from nexusform.diagnostics.levels import UNKNOWN_CAPACITY_IDS
 from nexusform.diagnostics.phrases import format_count
 from nexusform.interfaces.plugins import Clock, ProviderProblem
 from nexusform.interfaces.state_storage import BackendProblem, StateBackend
@@ -287,8 +290,7 @@ def _drop_missing_vms(state: State, vms: Sequence[tuple[AddressPattern, str]]) -
         matching_addresses = [address for address, vm in forgotten_vms if vm == name and pattern.is_match(address)]
         if not matching_addresses:
             known_arguments = [f"{address}:{vm}" for address, vm in forgotten_vms]  # as typed for `state rm`
-            suggestion = suggest_name(f"{pattern}:{name}", known_arguments)
-            detail = f"{pattern} has no forgotten VM {name}.{suggestion}"
+            detail = f"{pattern} has no forgotten VM {name}.{suggest_name(f'{pattern}:{name}', known_arguments)}"
             problems.append(build_error("no-matching-objects-found", detail))
         for address in matching_addresses:
             state = release_forgotten_vm(state, address, name) or state  # None: the VM is released already
@@ -410,7 +412,7 @@ def verify_state(context: CommandContext, *, reads_providers: bool = True) -> St
 def _check_state_drift(
     context: CommandContext, stored: StoredState
 ) -> tuple[list[Diagnostic], list[Diagnostic], Mapping[str, SourceFile]]:
-    """Return a warning about drift ([]: none), errors of reading the providers, and the files read."""
+    """Return a warning about drift ([]: none), errors and gaps of reading the providers, and the files read."""
     opened = open_project(context)
     if opened.project is None:
         return [], list(opened.diagnostics), opened.sources
@@ -427,7 +429,9 @@ def _check_state_drift(
             refreshed = refresh_objects(stored.state, providers, types, lambda _address, _id: None)
         except ProviderProblem as problem:
             return [], [build_error("refresh-failed", str(problem))], opened.sources
-    failures = [*failures, *check.diagnostics]
+    warnings = chain.from_iterable(provider.list_warnings() for provider in providers.values())
+    unread = [convert_problem(problem) for problem in warnings if problem.id in UNKNOWN_CAPACITY_IDS]
+    failures = [*failures, *check.diagnostics, *unread]
     drift = collect_drifted_objects(stored.state, refreshed)
     if not drift:
         return [], failures, opened.sources
