@@ -128,8 +128,7 @@ class _ApplianceClaimReader(Struct, frozen=True):
         status = read_silently(manifest, "status")
         size = _parse_bytes(spec.get_mapping("resources").get_mapping("requests"))
         if spec.get_text("volumeName") or claim_name in self.storage.reserved_volumes:
-            capacity = _parse_bytes(status.get_mapping("capacity"))
-            return ApplianceClaim(size, capacity, is_bound=True, owner=owner)
+            return ApplianceClaim(size, _parse_bytes(status.get_mapping("capacity")), is_bound=True, owner=owner)
         is_bound = False if claim_name in self.observed_names else self.is_bound  # False: observed without a volume
         return ApplianceClaim(size, is_bound=is_bound, owner=owner)
 

@@ -263,8 +263,7 @@ class _DeviceClaimReader:
                 self.problems.append(error)
                 error = ""
             return DeviceClaim(claim_name, is_own, error=error)
-        spec = get_mapping(objects[key].body, *spec_path)
-        return self._parse_claim(claim_name, objects[key], spec, is_own=is_own)
+        return self._parse_claim(claim_name, objects[key], get_mapping(objects[key].body, *spec_path), is_own=is_own)
 
     def _parse_claim(self, name: str, manifest: Manifest, spec: Mapping[str, Any], *, is_own: bool) -> DeviceClaim:
         """Return the claim of an object or template (`manifest`) with its first error. `is_own`: each pod gets its own
@@ -284,8 +283,7 @@ class _DeviceClaimReader:
                 constraints.append(DeviceMatchConstraint(str(item["matchAttribute"]), requests_of_constraint))
             else:
                 self.problems.append(f"{manifest.title} has a constraint other than matchAttribute")
-        first_error = next(iter(errors), "")
-        return DeviceClaim(name, is_own, tuple(requests), tuple(constraints), error=first_error)
+        return DeviceClaim(name, is_own, tuple(requests), tuple(constraints), error=next(iter(errors), ""))
 
     def _parse_request(self, title: str, request: Mapping[str, Any], errors: list[str]) -> DeviceRequest:
         """Return a request of a claim, and add its errors to `errors`. Alternatives: firstAvailable, else exactly."""

@@ -139,8 +139,7 @@ class PodOwner(Struct, frozen=True):
 
 def compute_template_hash(template: Mapping[str, Any]) -> str:
     """Return a short hash of a pod template: equal templates have equal hashes (not Kubernetes' own hash)."""
-    text = json.dumps(template, sort_keys=True, default=str)
-    return blake2b(text.encode(), digest_size=5).hexdigest()
+    return blake2b(json.dumps(template, sort_keys=True, default=str).encode(), digest_size=5).hexdigest()
 
 
 def parse_pod_spec(metadata: Fields, spec: Fields, owner: PodOwner, priorities: Priorities) -> PodSpec:

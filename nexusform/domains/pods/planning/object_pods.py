@@ -207,8 +207,7 @@ class ObjectPods(Struct):
             if forecast.uncreated:
                 self.uncreated_keys.add(workload.key)
                 if forecast.workload.admission_error:
-                    rejected = RejectedPods(forecast.workload, forecast.uncreated, forecast.rejection)
-                    self.rejections.append(rejected)
+                    self.rejections.append(RejectedPods(forecast.workload, forecast.uncreated, forecast.rejection))
 
     def record_eviction_by_other(self, outcome: PodOutcome) -> None:
         """Record the outcome of a pod evicted for one of another object."""

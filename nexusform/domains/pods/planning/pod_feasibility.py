@@ -122,8 +122,7 @@ def _evaluate_outcomes(workloads: Iterable[Workload], outcomes: Sequence[PodOutc
     if not reasons and running >= requested:
         return feasibility
     # Without a reason of a waiting pod, some pods are not created at all.
-    reason = next(filter(None, reasons), _REJECTED)
-    return replace(feasibility, result=FeasibilityResult.CANNOT_RUN, reason=reason)
+    return replace(feasibility, result=FeasibilityResult.CANNOT_RUN, reason=next(filter(None, reasons), _REJECTED))
 
 
 def _count_running(outcomes: Iterable[PodOutcome]) -> int:

@@ -481,8 +481,7 @@ class PodPhase(PodsByCluster):
     def is_cluster_certain(self, cluster_id: str) -> bool:
         """Return whether every outcome of a pod on a cluster is certain."""
         objects = self._object_pods_by_cluster.get(cluster_id, {}).values()
-        outcomes = chain.from_iterable(map(ObjectPods.list_all_outcomes, objects))
-        return all(outcome.is_certain for outcome in outcomes)
+        return all(outcome.is_certain for outcome in chain.from_iterable(map(ObjectPods.list_all_outcomes, objects)))
 
     def build_input(self, cluster: NodeCluster) -> PredictionInput:
         """Build the input of a new prediction of all objects on a cluster, from its pods on nodes after this plan."""

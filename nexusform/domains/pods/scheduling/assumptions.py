@@ -408,8 +408,7 @@ def _mark_pod_recovered(pod: ExistingPod) -> ExistingPod:
     """Return a stuck pod as ready. A pod stuck for a permanent reason, or not stuck, is unchanged."""
     if pod.condition.stuck_reason in ("", *_PERMANENT_REASONS):
         return pod
-    ready_condition = PodCondition(pod.condition.name, pod.condition.uid)
-    return replace(pod, condition=ready_condition)
+    return replace(pod, condition=PodCondition(pod.condition.name, pod.condition.uid))
 
 
 def has_permanent_failure(workload: Workload, pods: Sequence[ExistingPod]) -> bool:

@@ -239,8 +239,7 @@ class DeviceAllocator:
     def __init__(self, slices: Iterable[ResourceSlice], version: tuple[int, ...], seed: int) -> None:
         self._seed = seed
         self._is_ordered = version >= _ORDERED_POOLS  # else pools are searched at random
-        sorted_slices = sorted(slices, key=lambda item: item.name)
-        by_pool = group_by(sorted_slices, lambda item: (item.driver, item.pool))
+        by_pool = group_by(sorted(slices, key=lambda item: item.name), lambda item: (item.driver, item.pool))
         self._pools: list[list[ResourceSlice]] = []  # of each pool, the slices of its newest generation alone
         for _, pool in sorted(by_pool.items()):
             newest_generation = max(item.generation for item in pool)

@@ -110,8 +110,7 @@ def sort_for_removal(
     compared by their order of magnitude before `now` (seconds since 1970).
     """
     pods_by_node = Counter(pod.node for pod in related_pods or pods)
-    compare = partial(_compare_for_removal, pods_by_node=pods_by_node, now=now)
-    return sorted(pods, key=cmp_to_key(compare))
+    return sorted(pods, key=cmp_to_key(partial(_compare_for_removal, pods_by_node=pods_by_node, now=now)))
 
 
 def _compare_for_removal(first: ExistingPod, second: ExistingPod, pods_by_node: Counter[str], now: int) -> int:

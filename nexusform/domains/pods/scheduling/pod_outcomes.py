@@ -194,14 +194,12 @@ def describe_condition(condition: PodCondition) -> str:
     """Return why an observed pod does not become ready, "" if it is ready or starts."""
     if not condition.stuck_reason:
         return ""
-    since = enclose(" since ", condition.stuck_since)
-    return f"stuck{since}: {condition.stuck_reason} {condition.name}"
+    return f"stuck{enclose(' since ', condition.stuck_since)}: {condition.stuck_reason} {condition.name}"
 
 
 def count_occurrences(names: Iterable[str]) -> dict[str, int]:
     """Return the number of occurrences of each non-empty name, sorted by name."""
-    counts = Counter(filter(None, names))
-    return dict(sorted(counts.items()))
+    return dict(sorted(Counter(filter(None, names)).items()))
 
 
 def compute_placeable_range(scheduler: PodSpecScheduler, further: int) -> PlaceablePodRange:

@@ -384,8 +384,7 @@ class PodPredictor:
         for pod in sorted(progress.pods_to_place, key=lambda pod: positions[pod.number]):
             yield workload.key
             if pod.number > blocking_number and not pod.was_pending:  # a Pending pod exists already, so it is retried
-                earlier_name = workload.format_pod_name(blocking_number)
-                reason = f"waits for {earlier_name} to run"
+                reason = f"waits for {workload.format_pod_name(blocking_number)} to run"
                 verdict = PodVerdict("", is_certain=True, feasible_nodes=0, reason=reason)
             else:
                 verdict = self._place_pod(progress, pod)
