@@ -153,8 +153,7 @@ def _parse_bytes(amounts: Fields) -> int | None:
 def compute_storage_demand(claims: Claims) -> ClaimDemand:
     """Return the current demand of these claims."""
     size = sum(claim.final_size for claim in claims.values())
-    existing_size = sum(claim.possible_existing_size for claim in claims.values())
-    return _build_demand(size, existing_size, claims, claims)
+    return _build_demand(size, sum(claim.possible_existing_size for claim in claims.values()), claims, claims)
 
 
 def _build_demand(size: int, existing_size: int, all_claims: Claims, existing_claims: Claims) -> ClaimDemand:

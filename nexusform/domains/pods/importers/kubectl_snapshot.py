@@ -438,8 +438,7 @@ def _build_pod(
     template = None  # unknown: the resources of a resized pod are no longer those of its template
     if not body.get("resized"):
         revision = next((str(labels[key]) for key in _REVISION_LABELS if key in labels), "")
-        containers = kubernetes_pod_spec.parse_containers(root.get_mapping("spec"))
-        template = ObservedPodTemplate(revision, containers)
+        template = ObservedPodTemplate(revision, kubernetes_pod_spec.parse_containers(root.get_mapping("spec")))
     # A terminating pod counts for no controller.
     workload = "" if is_terminating else f"{namespace}/{kind}/{owner_name}"
     claim_names = [f"{namespace}/{claim}" for claim in get_list(body, "claims")]

@@ -136,8 +136,7 @@ def _check_volume_mounts(pod: Node, claims: set[str], pod_path: str) -> Iterator
         for mount, mount_path in _list_items_with_path(container, "volumeMounts"):
             name = mount.get_node("name")
             if name.text and name.text not in volumes:
-                full_path = f"{pod_path}{path}{mount_path}.name"
-                yield name, full_path, f'is "{name.text}", and there is no such volume.'
+                yield name, f"{pod_path}{path}{mount_path}.name", f'is "{name.text}", and there is no such volume.'
 
 
 def _check_pod(pod: Node) -> Iterator[CheckFailure]:

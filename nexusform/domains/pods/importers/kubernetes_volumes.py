@@ -471,8 +471,7 @@ def _explain_unschedulable_claim(claim: Manifest, storage: Storage) -> str:
     reference = volume_spec.get_mapping("claimRef")
     if reference.data:  # reserved for this claim, or another one
         names_claim = (reference.get_text("namespace"), reference.get_text("name")) == (claim.namespace, name)
-        is_owner = names_claim and _is_same_claim(reference, claim, is_complete=storage.is_complete)
-        return "" if is_owner else UNBOUND
+        return "" if names_claim and _is_same_claim(reference, claim, is_complete=storage.is_complete) else UNBOUND
     requested_bytes = parse_amount(spec.get_mapping("resources").get_mapping("requests").data.get("storage"))
     capacity = parse_amount(volume_spec.get_mapping("capacity").data.get("storage"))
     return UNBOUND if capacity < requested_bytes else ""  # an unreserved volume is bound if it is large enough

@@ -334,5 +334,4 @@ def _set_value_at_path(value: Any, path: FieldPath, new_value: Any) -> Any:
     if item is None:
         item = dict(step)
         items.append(item)
-    changed = _set_value_at_path(item, tuple(rest), new_value)
-    return [changed if each is item else each for each in items]
+    return [_set_value_at_path(item, tuple(rest), new_value) if each is item else each for each in items]

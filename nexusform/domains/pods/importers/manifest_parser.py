@@ -374,8 +374,7 @@ class Fields:
 
     def get_mapping(self, key: str) -> Fields:
         """Return the mapping under a key, empty if absent; another value is reported."""
-        value = self._get_valid_value(key, _MAPPING)
-        return Fields(self.manifest, self.findings, value or _EMPTY, *self.path, key)
+        return Fields(self.manifest, self.findings, self._get_valid_value(key, _MAPPING) or _EMPTY, *self.path, key)
 
     def _get_valid_value(self, key: str, shape: FieldShape) -> Any:
         """Return a value; None if it is absent, or has another shape (then with a finding)."""

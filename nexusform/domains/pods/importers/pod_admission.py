@@ -259,8 +259,7 @@ def _check_rejections(namespace: str, spec: Fields, rules: AdmissionRules) -> Fi
     if is_windows and spec.get_text_mapping("nodeSelector").get(_OS) != "windows":
         detail = f"is windows: kubelet rejects the pod on other nodes, and no nodeSelector {_OS} excludes them."
         spec.report("os", detail, Severity.WARNING, id="pod-os-not-supported")
-    is_doubtful = len(spec.findings) > known_count
-    return _replace_data(spec, {**spec.data, IN_DOUBT: True}) if is_doubtful else spec
+    return _replace_data(spec, {**spec.data, IN_DOUBT: True}) if len(spec.findings) > known_count else spec
 
 
 def _replace_data(spec: Fields, data: RawAmounts) -> Fields:

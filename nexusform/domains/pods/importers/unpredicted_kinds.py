@@ -87,5 +87,4 @@ def _describe_effect_on_pods(manifest: Manifest) -> str:
         )
         return _CHANGES if has_pod_rules else _NO_EFFECT
     # Kubernetes' own groups are short or end in k8s.io; fleet groups are read elsewhere.
-    is_built_in = "." not in group or group.endswith(".k8s.io")
-    return _NO_EFFECT if is_built_in or is_fleet_group(group) else _MAY_CREATE
+    return _NO_EFFECT if "." not in group or group.endswith(".k8s.io") or is_fleet_group(group) else _MAY_CREATE

@@ -97,12 +97,20 @@ def list_snapshot_doubts(snapshot: KubectlSnapshot, now: str) -> Iterator[Snapsh
             yield replace(doubt, is_affected=lambda outcome: not outcome.node) if effect in _SCALED else doubt
 
 
+def describe_unlisted_pods(snapshot: KubectlSnapshot) -> str:
+    """Return a clause if the files lack all pods, or those of other namespaces; "" otherwise, or without files."""
+    if not snapshot.has_pods:
+        return "the files list no pods" if snapshot.nodes else ""
+    namespaces = {item.name for item in snapshot.objects if item.kind == NAMESPACE} & {_SYSTEM}
+    is_partial = namespaces.difference(pod.namespace for pod in snapshot.pods)
+    return f"the files list no pod of the namespace {_SYSTEM}" if is_partial else ""
+
+
 def _list_unlisted_pods(snapshot: KubectlSnapshot) -> Iterator[SnapshotUncertainty]:
     """Yield the doubts if the files lack pods, those of other namespaces, or the nodes of some pods."""
-    namespaces = {item.name for item in snapshot.objects if item.kind == NAMESPACE} & {_SYSTEM}
-    if not snapshot.has_pods or namespaces.difference(pod.namespace for pod in snapshot.pods):
-        pods = f"pod of the namespace {_SYSTEM}" if snapshot.has_pods else "pods"
-        detail = f"The files list no {pods}, so the free capacity of the nodes is unknown."
+    gap = describe_unlisted_pods(snapshot)
+    if gap:
+        detail = f"The {gap.removeprefix('the ')}, so the free capacity of the nodes is unknown."
         yield SnapshotUncertainty("pods that were not read", "pods-not-listed", detail)
     unlisted_nodes = {pod.node for pod in snapshot.pods}.difference(node.name for node in snapshot.nodes)
     if unlisted_nodes:

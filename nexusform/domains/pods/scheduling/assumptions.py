@@ -180,8 +180,7 @@ def _sample_changed_pods(
     # The difference of the counters has the workloads with more uncertain pods than in the plan.
     if _count_uncertain(prediction.outcomes) - _count_uncertain(planned_outcomes):
         for seed in islice(seeds, _TIE_SAMPLES):
-            sample = replace(alternative, seed=alternative.seed + seed)
-            sampled_pods = _find_moved_pods(by_workload, sample.predict())
+            sampled_pods = _find_moved_pods(by_workload, replace(alternative, seed=alternative.seed + seed).predict())
             for key, node in sampled_pods.items():
                 if key in sampled_keys:
                     changed_pods.setdefault(key, node)
@@ -433,8 +432,7 @@ def _list_scenarios_with_other_times(scene: PredictionScenario, samples: int) ->
     latest_change = max((max(item.ready_time, item.creation_time) for item in conditions), default=0)
     now = scene.cluster.observation_time or latest_change
     for hours in (1, 24) if now else ():  # 0: no time is known without observed pods
-        cluster = replace(scene.cluster, observation_time=now + hours * _HOUR)
-        yield f"{hours} h later", replace(scene, cluster=cluster)
+        yield f"{hours} h later", replace(scene, cluster=replace(scene.cluster, observation_time=now + hours * _HOUR))
     for pods in _list_pod_age_permutations(scene, samples):
         yield "in another order of start", replace(scene, existing_pods=pods)
 

@@ -485,5 +485,4 @@ def find_device_attribute(candidate: CandidateDevice, name: str) -> Attribute | 
     if name in attributes:
         return attributes[name]
     domain, _, identifier = name.partition("/")
-    is_own_domain = domain == candidate.slice.driver
-    return attributes.get(identifier) if is_own_domain else None
+    return attributes.get(identifier) if domain == candidate.slice.driver else None

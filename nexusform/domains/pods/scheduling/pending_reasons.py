@@ -64,8 +64,7 @@ def _describe_untolerated_taints(spec: PodSpec, nodes: Iterable[Node]) -> str:
 
 def join_first_texts(texts: Sequence[str]) -> str:
     """Join the first texts, with an ellipsis in place of the others."""
-    ellipsis = ", ..." if len(texts) > _MOST_VALUES else ""
-    return ", ".join(texts[:_MOST_VALUES]) + ellipsis
+    return ", ".join(texts[:_MOST_VALUES]) + (", ..." if len(texts) > _MOST_VALUES else "")
 
 
 def _list_label_obstacles(spec: PodSpec, nodes: Sequence[Node]) -> Iterator[str]:

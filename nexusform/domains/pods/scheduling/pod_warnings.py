@@ -304,8 +304,7 @@ def _warn_preemption(context: WorkloadContext) -> Iterator[WorkloadWarning]:
     )
     if any(not preemptor.is_certain for preemptor in preemptors):
         detail += " This is one possible outcome: Kubernetes breaks ties at random."
-    summary = f"evicts {_format_names(victims)}"
-    yield context.build_warning(workload_warnings.PREEMPTS, detail, summary=summary)
+    yield context.build_warning(workload_warnings.PREEMPTS, detail, summary=f"evicts {_format_names(victims)}")
 
 
 def _warn_no_execute_evictions(context: WorkloadContext) -> Iterator[WorkloadWarning]:
@@ -415,8 +414,7 @@ def find_location_label_key(
         values = [node.labels[key] for node in located_nodes]
         if len(set(zip(values, locations, strict=True))) == len(set(values)) == len(set(locations)):
             keys.append(key)
-    preferred_keys = [key for key in (*used_keys, *_KNOWN_HARDWARE_KEYS) if key in keys]
-    return next(iter(preferred_keys + keys), "")  # the first one
+    return next(iter([key for key in (*used_keys, *_KNOWN_HARDWARE_KEYS) if key in keys] + keys), "")  # the first one
 
 
 def _list_own_topology_keys(context: WorkloadContext) -> tuple[list[str], list[str]]:

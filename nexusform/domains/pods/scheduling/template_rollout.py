@@ -69,8 +69,7 @@ class RolloutState(Struct):
     @property
     def unavailable_count(self) -> int:
         """Number of unavailable pods of the current template; all new ones if the template never gets ready."""
-        unavailable_new_pods = self.new_verdicts if self.is_template_stuck else self.list_unscheduled()
-        return len(unavailable_new_pods) + len(self.stuck_numbers)
+        return len(self.new_verdicts if self.is_template_stuck else self.list_unscheduled()) + len(self.stuck_numbers)
 
     @property
     def pod_count(self) -> int:

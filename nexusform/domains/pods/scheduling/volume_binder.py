@@ -61,8 +61,7 @@ class VolumeBinder:
         without a record gets a volume by its class. It is a provisioned one, or the smallest volume reachable from the
         node if the class provisions none.
         """
-        pods_with_claims = [pod for pod in existing_pods if pod.volumes or pod.spec.claims]
-        pods = sorted(pods_with_claims, key=attrgetter("key"))
+        pods = sorted([pod for pod in existing_pods if pod.volumes or pod.spec.claims], key=attrgetter("key"))
         for pod in pods:  # all recorded volumes first: no other claim gets them
             for claim_name, volume in pod.volumes:
                 self._bind_claim(claim_name, volume)

@@ -141,8 +141,7 @@ def is_pending_outdated(workload: Workload, pod: ExistingPod) -> bool:
 
 def has_stuck_template(workload: Workload, pods: Iterable[ExistingPod]) -> bool:
     """Return whether pods of the current template exist on nodes, and all are stuck: not ready, and not starting."""
-    stuck_states = {pod.is_stuck for pod in workload.select_current_pods(pods) if pod.node}
-    return stuck_states == {True}
+    return {pod.is_stuck for pod in workload.select_current_pods(pods) if pod.node} == {True}
 
 
 def apply_deployment_pause(workload: Workload, pods: Sequence[ExistingPod]) -> Workload:

@@ -70,8 +70,7 @@ class WorkloadContext(Struct, frozen=True):
 
     def select_own_terms(self, terms: Iterable[PodTerm]) -> list[PodTerm]:
         """Return the terms of the workload that select its own pods."""
-        group = self.cache.get_group(self.workload.pod)
-        return [term for term in terms if self.cache.is_selected(term, group)]
+        return [term for term in terms if self.cache.is_selected(term, self.cache.get_group(self.workload.pod))]
 
     def build_warning(self, kind: str, detail: str, *, location: str = "", summary: str = "") -> WorkloadWarning:
         """Return a risk of the workload; `summary` is its short form, by default the detail itself."""

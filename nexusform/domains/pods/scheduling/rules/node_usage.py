@@ -77,5 +77,4 @@ def _compute_balance(node: Node, cpu: int, memory: int) -> int:
     """Return (1 - half the distance of the used fractions of CPU and memory) * 100; 100 if a capacity is 0."""
     if not node.cpu or not node.memory:
         return 100
-    distance = min(cpu / node.cpu, 1.0) - min(memory / node.memory, 1.0)
-    return int((1 - abs(distance / 2)) * 100)
+    return int((1 - abs((min(cpu / node.cpu, 1.0) - min(memory / node.memory, 1.0)) / 2)) * 100)

@@ -54,8 +54,7 @@ def find_rejection(pod: PodSpec, node: Node) -> str | None:
         if volume.reason in _OTHER_RULES:
             continue  # needs for attach limits and devices have filters of their own
         if not is_any_term_satisfied(volume.terms, node):
-            default_reason = CONFLICT if volume.is_bound else NO_VOLUME
-            reasons.add(volume.reason or default_reason)
+            reasons.add(volume.reason or (CONFLICT if volume.is_bound else NO_VOLUME))
     return ", ".join(sorted(reasons)) or None
 
 
