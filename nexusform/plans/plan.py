@@ -439,7 +439,7 @@ class NumaSampling(Struct, frozen=True):
 
 # Key of the prediction scores in a site's private note, by rack_spread.
 PREDICTION_KEY: Final = "prediction"
-_NOT_READ: Final = frozenset({"plan-from-state", "site-not-captured"})  # a hub, a site
+NOT_READ_IDS: Final = frozenset({"plan-from-state", "site-not-captured"})  # a hub, a site
 
 
 class SitePredictionAccuracy(Struct, frozen=True):
@@ -584,7 +584,7 @@ class Plan(Struct, frozen=True):
     @property
     def is_from_state(self) -> bool:
         """Whether nothing was read of the hub or of a site: changes made there are unknown."""
-        return any(diagnostic.id in _NOT_READ for diagnostic in self.diagnostics)
+        return any(diagnostic.id in NOT_READ_IDS for diagnostic in self.diagnostics)
 
     @property
     def has_changes(self) -> bool:

@@ -254,5 +254,4 @@ def _build_plan_with_results(job: _ApplyJob, fleet_apply: FleetApply) -> FleetPl
                 redundancy_lost=planned.redundancy_lost,
             )
         sites.append(replace(site, result=result))
-    undeclared = find_undeclared_sites(job.fleet, create_context())
-    return replace(job.plan, sites=tuple(sites), undeclared=undeclared)
+    return replace(job.plan, sites=tuple(sites), undeclared=find_undeclared_sites(job.fleet, create_context()))

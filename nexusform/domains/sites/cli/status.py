@@ -125,8 +125,7 @@ def _confirm_unlock(host: str, count: int, screen: Screen) -> bool:
 
 def _print_released_locks(results: list[SiteResult], host: str, screen: Screen) -> int:
     """Print the released and the remaining locks; return 1 if some remain or cannot be read, else 0."""
-    released = select_results(results, SiteStatus.APPLIED)
-    screen.print_text(f"Released {format_count(len(released), 'lock')} of {host}.")
+    screen.print_text(f"Released {format_count(len(select_results(results, SiteStatus.APPLIED)), 'lock')} of {host}.")
     remaining = ""
     for result in select_results(results, SiteStatus.SKIPPED):
         if result.lock is not None:  # None: the site has no lock

@@ -267,8 +267,7 @@ def run_task(message: bytes) -> tuple[str, bytes]:
     if not _WORKERS:
         _WORKERS.append(FleetTaskWorker())
         Thread(target=_release_abandoned_locks, args=(_WORKERS[0],), daemon=True, name="nexusform-locks").start()
-    result = encode_task_message(run_task_safely(_WORKERS[0], decode_task(message)))
-    return str(get_worker().address), result
+    return str(get_worker().address), encode_task_message(run_task_safely(_WORKERS[0], decode_task(message)))
 
 
 def record_heartbeat(session: str) -> None:
