@@ -50,8 +50,7 @@ class SitesWithEqualChanges(Struct, frozen=True):
 
 def group_sites(results: Iterable[SiteResult]) -> list[SitesWithEqualChanges]:
     """Group changed sites by rows, largest group first."""
-    changed = select_results(results, SiteStatus.PLANNED, SiteStatus.APPLIED)
-    by_rows = group_by(changed, lambda result: result.rows)
+    by_rows = group_by(select_results(results, SiteStatus.PLANNED, SiteStatus.APPLIED), lambda result: result.rows)
     groups = [SitesWithEqualChanges(rows, tuple(each.site for each in group)) for rows, group in by_rows.items()]
     return sorted(groups, key=lambda group: -len(group.sites))
 

@@ -141,6 +141,8 @@ def test_export_of_another_site_is_ignored(capsys: pytest.CaptureFixture[str]) -
     assert json.loads(run_command(capsys, "show", "-json", "p.nfplan")[1])["complete"] is False
     code, out = run_command(capsys, "state", "verify")
     assert (code, "does not contain the site" in out, "is consistent" in out) == (2, True, False), out
+    code, out = run_command(capsys, "reconcile", "-from=export")
+    assert (code, "No VM was compared; " in out, "Every VM is" in out) == (2, True, False), out
 
 
 def test_export_without_machines_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
