@@ -437,7 +437,7 @@ class NumaSampling(Struct, frozen=True):
 
 # Key of the prediction scores in a site's private note, by rack_spread.
 PREDICTION_KEY: Final = "prediction"
-_PLAN_FROM_STATE: Final = "plan-from-state"
+NOT_READ_IDS: Final = frozenset({"plan-from-state", "site-not-captured"})  # a hub, a site
 
 
 class SitePredictionAccuracy(Struct, frozen=True):
@@ -581,8 +581,8 @@ class Plan(Struct, frozen=True):
 
     @property
     def is_from_state(self) -> bool:
-        """Whether nothing was read: changes made elsewhere are unknown."""
-        return any(diagnostic.id == _PLAN_FROM_STATE for diagnostic in self.diagnostics)
+        """Whether nothing was read of the hub or of a site: changes made there are unknown."""
+        return any(diagnostic.id in NOT_READ_IDS for diagnostic in self.diagnostics)
 
     @property
     def has_changes(self) -> bool:

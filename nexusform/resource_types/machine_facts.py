@@ -21,7 +21,15 @@ from nexusform.resource_types.shared_arguments import (
     is_set_and_known,
 )
 from nexusform.scheduling.machine_actions import CORDONED_BY_ACTION
-from nexusform.scheduling.racks.vms import VFS_PER_CELL, Machine, MachineSku, MachineStatus, VmSku
+from nexusform.scheduling.racks.vms import (
+    IN_UNKNOWN_STATE,
+    UNKNOWN_STATE,
+    VFS_PER_CELL,
+    Machine,
+    MachineSku,
+    MachineStatus,
+    VmSku,
+)
 from nexusform.scheduling.sku_catalogue import CATALOGUES, NEWEST
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, NestedBlock, Nesting
 from nexusform.schemas.value_types import BOOL, NUMBER, STRING, SetType
@@ -34,7 +42,7 @@ EVACUATING: Final = "being evacuated"
 _OFF: Final = "powered off"
 _NOT_READY: Final = "not ready"
 _NOT_PROVISIONED: Final = "not provisioned"
-_HEALTH_REASONS: Final = (_OFF, _NOT_READY, _NOT_PROVISIONED)  # reasons that are not set on purpose
+_HEALTH_REASONS: Final = (_OFF, _NOT_READY, _NOT_PROVISIONED, IN_UNKNOWN_STATE)  # reasons that are not set on purpose
 DETAILED_STATUSES: Final = ("Available", "Deprovisioning", "Error", "Preparing", "Provisioned", "Provisioning")
 
 
@@ -49,8 +57,7 @@ class CordonOwner(StrEnum):
 class MachineFact(Struct, frozen=True):
     """One fact about a machine. `attribute` is that of nexus_bare_metal_machine with this `name`. `find_reason` returns
     the reason that a machine with this value takes no new VM; "" for none. `is_override`: also an argument of a rack's
-    machine_override. `export_field` is its field in an export, "" for none; `absent_value` is the value if an export
-    lacks that field (the machine then counts as not ready).
+    machine_override. `export_field` is its field in an export, "" for none; an absent one is UNKNOWN_STATE.
     """
 
     name: str
@@ -58,7 +65,6 @@ class MachineFact(Struct, frozen=True):
     find_reason: Callable[[Any], str]
     is_override: bool = False
     export_field: str = ""
-    absent_value: str = ""
 
 
 def list_role_names(roles: Any) -> tuple[str, ...]:
@@ -127,26 +133,23 @@ MACHINE_FACTS: Final[tuple[MachineFact, ...]] = (  # in the order in which reaso
         ),
         lambda status: CORDONED if status == CORDONED_STATUS else "",
         export_field="cordonStatus",
-        absent_value="Uncordoned",
     ),
     MachineFact(
         "power_state",
-        _build_status_attribute("Whether it is powered on.", "On", ("On", "Off")),
+        _build_status_attribute("Whether it is powered on.", "On", ("On", "Off", UNKNOWN_STATE)),
         lambda state: "" if state.lower() == "on" else _OFF,
         export_field="powerState",
-        absent_value="On",
     ),
     MachineFact(
         "ready_state",
         _build_status_attribute(
             "Whether it is ready for VMs. Accepts a bool.",
             "True",
-            pattern="(?i:true|false)",
-            pattern_hint='"True" or "False"',
+            pattern="(?i:true|false|unknown)",
+            pattern_hint='"True", "False" or "Unknown"',
         ),
         lambda state: "" if state.lower() == "true" else _NOT_READY,
         export_field="readyState",
-        absent_value="False",
     ),
     MachineFact(
         "detailed_status",
@@ -155,7 +158,6 @@ MACHINE_FACTS: Final[tuple[MachineFact, ...]] = (  # in the order in which reaso
         ),
         lambda status: "" if status.lower() == "provisioned" else f'{_NOT_PROVISIONED} (detailed status "{status}")',
         export_field="detailedStatus",
-        absent_value="Provisioned",
     ),
 )
 EXPORTED_FACTS: Final = tuple(fact for fact in MACHINE_FACTS if fact.export_field)
@@ -180,7 +182,10 @@ def _complete_facts(facts: Mapping[str, Any]) -> dict[str, Any]:
 def find_unschedulable_reasons(facts: Mapping[str, Any]) -> str:
     """Return all reasons that a machine takes no new VM; "" if it is schedulable."""
     values = _complete_facts(facts)
-    reasons = [fact.find_reason(values[fact.name]) for fact in MACHINE_FACTS]
+    reasons = [
+        IN_UNKNOWN_STATE if values[fact.name] == UNKNOWN_STATE else fact.find_reason(values[fact.name])
+        for fact in MACHINE_FACTS
+    ]
     return ", ".join(dict.fromkeys(filter(None, reasons)))
 
 
@@ -205,7 +210,7 @@ def build_machine_status(facts: Mapping[str, Any]) -> MachineStatus | None:
         power_state=values["power_state"],
         ready_state=values["ready_state"].capitalize(),
         detailed_status=values["detailed_status"],
-        cordon_status=CORDONED_STATUS if is_cordoned else UNCORDONED,
+        cordon_status=CORDONED_STATUS if is_cordoned else values["cordon_status"],
         cordoned_by=(values.get("cordoned_by") or str(CordonOwner.NEXUSFORM)) if is_cordoned else None,
         message=values.get("message"),
         since=values.get("since"),
@@ -283,10 +288,7 @@ def read_hardware(attributes: Mapping[str, Any]) -> Hardware | None:
         vfs = block.get("vfs_per_cell")
         vfs_per_cell = vfs if isinstance(vfs, int) else VFS_PER_CELL  # the default also for an unknown number
         return Hardware(None, *figures)._replace(vfs_per_cell=vfs_per_cell)
-    name = attributes.get("machine_sku")
-    if not isinstance(name, str):
-        return None
-    sku = CATALOGUES[NEWEST].machine_skus.get(name)
+    sku = CATALOGUES[NEWEST].machine_skus.get(str(attributes.get("machine_sku")))
     return None if sku is None else build_hardware(sku, sku.name)
 
 

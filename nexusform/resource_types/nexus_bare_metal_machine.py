@@ -32,7 +32,7 @@ from nexusform.resource_types.shared_arguments import (
     check_whole_numbers,
     is_set_and_known,
 )
-from nexusform.scheduling.racks.vms import Machine
+from nexusform.scheduling.racks.vms import UNKNOWN_STATE, Machine
 from nexusform.scheduling.site_inventory import (
     OBSERVED_KEY,
     InventoryMachine,
@@ -106,7 +106,7 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
 def _check_status(attributes: Mapping[str, Any]) -> list[Problem]:
     """Return a warning for an unknown detailed status."""
     status = attributes.get("detailed_status")
-    if not isinstance(status, str) or status in DETAILED_STATUSES:
+    if not isinstance(status, str) or status in (*DETAILED_STATUSES, UNKNOWN_STATE):
         return []  # unknown, or valid
     detail = (
         f'"{status}" is not a known detailed status.{suggest_name(status, DETAILED_STATUSES)} The '

@@ -270,7 +270,7 @@ def _measure_infeasible_bindings(plan: Plan) -> Iterator[GuardRailMeasurement]:
     yield GuardRailMeasurement(len(infeasible), text)
     unknown = len(bindings_by_result.get(FeasibilityResult.UNKNOWN, []))
     if unknown:
-        yield GuardRailMeasurement(value=None, text=f"the nodes of {format_count(unknown, 'binding')} are not known")
+        yield GuardRailMeasurement(None, f"nodes or pods of {format_count(unknown, 'binding')} are not known")
 
 
 GUARD_RAILS: Final[Mapping[str, GuardRail]] = {

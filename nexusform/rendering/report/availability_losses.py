@@ -21,6 +21,7 @@ from nexusform.plans.impact.object_effects import (
 )
 from nexusform.plans.plan import Action, PlacementChange, Plan
 from nexusform.rendering.report.placement_rows import list_vm_rows
+from nexusform.rendering.report.plan_sentences import build_cluster_formatter
 
 _CONTROL_PLANE: Final = "control-plane"
 _RULE: Final = "nexus_separation_rule"
@@ -36,11 +37,13 @@ def find_availability_losses(plan: Plan) -> Iterator[str]:
     """Yield a clause for each loss: forgotten VMs without machine, weak control planes, pools and workloads down."""
     yield from describe_lost_vms(plan)
     yield from _describe_control_plane_losses(plan)
+    format_cluster = build_cluster_formatter(plan.placement_tables)
     for upgrade in plan.upgrades:
         for pool in upgrade.pools:  # control planes have clauses of their own
             if pool.pool != _CONTROL_PLANE and pool.vms and not pool.minimum_up:
                 nodes = select_word_form(pool.vms, "its only node is", f"all {pool.vms:,} nodes are")
-                yield f"{upgrade.cluster}/{pool.pool} has no node for some time: {nodes} re-created at once"
+                name = f"{format_cluster(upgrade)}/{pool.pool}"
+                yield f"{name} has no node for some time: {nodes} re-created at once"
     yield from _describe_workload_losses(plan)
 
 
@@ -61,16 +64,17 @@ def _describe_control_plane_losses(plan: Plan) -> Iterator[str]:
             growth[cluster] += 1
         elif effect in (Effect.REMOVED, Effect.LOST):
             growth[cluster] -= 1
+    format_cluster = build_cluster_formatter(plan.placement_tables)
     for table in plan.placement_tables:
         if table.pool != _CONTROL_PLANE or not table.total_count:  # not for a removed control plane
             continue
         cluster = (table.site_id, table.cluster)
         down_count, after = down[cluster], table.total_count
-        before = after - growth[cluster]
+        before, name = after - growth[cluster], format_cluster(table)
         if down_count and down_count * 2 >= after:  # no majority remains
-            yield f"{table.cluster} loses etcd quorum: {down_count} of {after} control-plane VMs down at once"
+            yield f"{name} loses etcd quorum: {down_count} of {after} control-plane VMs down at once"
         elif after <= _MAX_FRAGILE < before:
-            yield f"{table.cluster} keeps {after} of {before} control-plane VMs; losing one breaks etcd quorum"
+            yield f"{name} keeps {after} of {before} control-plane VMs; losing one breaks etcd quorum"
 
 
 # Time of the removal of a node: the upgrade batch of its pool, or immediately.

@@ -158,18 +158,17 @@ def _describe_changed_clusters(plan: Plan) -> Iterator[str]:
     """Yield one clause on the clusters of changed VMs: `new VMs in 3 of 40 clusters: a, b, c`. Yield nothing without
     changed VMs, or on sites with few clusters, because the list of changes has their names.
     """
-    pools = chain.from_iterable(site.pools for site in plan.sites)
-    total = len({pool.cluster for pool in pools})
+    total = len({(site.id, pool.cluster) for site in plan.sites for pool in site.pools})
     rows = select_vm_rows(plan, *_CHANGES)
     if not rows or total <= _MIN_CLUSTERS:  # the changes name few clusters
         return
-    changed = {row.cluster for row in rows}
+    changed = {(row.site_id, row.cluster) for row in rows}
     has_only_new_vms = {row.action for row in rows} == {PlacementAction.PLACE}
     verb = "new VMs" if has_only_new_vms else "VMs change"
     if len(changed) == total:
         yield f"{verb} in all {total:,} clusters"
     else:
-        names = format_names(sorted(changed, key=compute_natural_sort_key), _MAX_CLUSTERS)
+        names = format_names(sorted({cluster for _, cluster in changed}, key=compute_natural_sort_key), _MAX_CLUSTERS)
         yield f"{verb} in {len(changed):,} of {total:,} clusters: {names}"
 
 

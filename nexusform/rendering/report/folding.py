@@ -146,7 +146,7 @@ def _normalize_lines(group: PlacementLineGroup) -> tuple[PlacementLine, ...]:
     for line in group.lines:
         texts = (line.label, line.origin, line.target)
         label, origin, target = (_replace_site(text, group.table.site_id) for text in texts)
-        lines.append(replace(line, label=label, origin=origin, target=target))
+        lines.append(replace(line, label=label.removeprefix(f"{_SITE}/"), origin=origin, target=target))
     return tuple(lines)
 
 

@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Final, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from nexusform.diagnostics.phrases import (
     enclose,
@@ -27,7 +28,7 @@ from nexusform.plans.impact.object_effects import (
 )
 from nexusform.plans.plan import PlacementAction, PlacementChange, PlacementTable, Plan
 from nexusform.rendering.notation.colours import PLAIN, Painter
-from nexusform.rendering.report.plan_sentences import describe_trigger, format_uncertainty_mark
+from nexusform.rendering.report.plan_sentences import build_cluster_formatter, describe_trigger, format_uncertainty_mark
 from nexusform.resources.address import Address
 from nexusform.scheduling.placement_decision import ObjectLocation
 from nexusform.scheduling.racks.vms import Placement
@@ -267,12 +268,17 @@ def build_placement_groups(
         for table in plan.placement_tables
     }
     simultaneous_pools = find_pools_recreated_at_once(plan)
+    format_cluster = build_cluster_formatter((*plan.placement_tables, *list_vm_rows(plan)))
     groups = []
     for pool_key in dict.fromkeys([*tables, *rows_by_pool]):
         pool_rows = rows_by_pool.get(pool_key, [])
         if pool_rows or detail is ShownPlacements.ALL:
             table = tables.get(pool_key)  # pods, bindings and removed clusters have none
-            groups.append(_build_pool_group(pool_rows, table, detail, location_formatter, simultaneous_pools))
+            group = _build_pool_group(pool_rows, table, detail, location_formatter, simultaneous_pools)
+            if pool_rows and group.kind == VM:
+                prefix = format_cluster(pool_rows[0]).removesuffix(pool_rows[0].cluster)  # the site, or ""
+                group = replace(group, lines=tuple(replace(line, label=prefix + line.label) for line in group.lines))
+            groups.append(group)
     # VM lines have no group name, so they come first, before the groups of bindings and pods.
     return tuple(sorted(groups, key=lambda group: get_kind_order(group.kind)))
 

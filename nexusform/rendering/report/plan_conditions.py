@@ -20,7 +20,7 @@ from nexusform.plans.maintenance import PlannedMachineAction
 from nexusform.plans.plan import Feasibility, FeasibilityResult, LossEffect, Plan
 from nexusform.plans.site_capacity.occupancy import SiteVms, list_out_of_service, select_largest_sku_rows
 from nexusform.scheduling.machine_actions import ACTION_PENDING
-from nexusform.scheduling.racks.vms import MachineStatus
+from nexusform.scheduling.racks.vms import IN_UNKNOWN_STATE, UNKNOWN_STATE, MachineStatus
 
 _MAX_CLUSTERS: Final = 3
 _MAX_REASON: Final = 160
@@ -226,6 +226,8 @@ def _describe_status(status: MachineStatus) -> str:
     """Return the main reason for a machine to be out of service, such as `Off`, and the message of the platform."""
     if status.power_state.lower() == "off":
         text = "Off"
+    elif UNKNOWN_STATE in (status.power_state, status.ready_state, status.detailed_status, status.cordon_status):
+        text = IN_UNKNOWN_STATE
     elif status.detailed_status.lower() != "provisioned":
         text = status.detailed_status
     elif status.ready_state.lower() != "true":

@@ -177,14 +177,13 @@ def build_all_capacity_section(view: PlanReportData) -> Section:
 
 def build_upgrade_section(view: PlanReportData) -> Section:
     """Build a table per upgraded or re-created cluster with a row per pool. The title says if all are upgrades."""
-    from nexusform.rendering.report.upgrade_sentences import describe_upgrade_course, format_upgrade_heading
+    from nexusform.rendering.report.upgrade_sentences import build_upgrade_notes
 
     heads = ("pool", "SKU", "nodes", "batches", "down at a time", "minimum up")
     tables = []
-    for upgrade in view.plan.upgrades:
-        caption = f"{format_upgrade_heading(upgrade)}: {describe_upgrade_course(upgrade)}"
+    for upgrade, note in zip(view.plan.upgrades, build_upgrade_notes(view.plan.upgrades), strict=True):
         rows = tuple(map(_build_upgrade_row, upgrade.pools))
-        tables.append(Table(heads, rows, figures=frozenset({2, 3, 4, 5}), caption=caption))  # all numbers
+        tables.append(Table(heads, rows, figures=frozenset({2, 3, 4, 5}), caption=": ".join(note)))  # all numbers
     # Rolling upgrades change the version of Kubernetes; otherwise pools are re-created for another reason.
     title = "Upgrades" if all(upgrade.is_rolling for upgrade in view.plan.upgrades) else "Re-created"
     return Section(title, tables=tuple(tables), name="upgrades")
@@ -318,22 +317,23 @@ def build_all_pools_section(view: PlanReportData) -> Section:
 
 def _build_pools(view: PlanReportData, sites: Sequence[SitePools]) -> Section:
     """Build the section with a table per site, and the number of pools beyond the maximum of rows."""
-    has_placed, is_only_site = view.placed_vms > 0, len(view.plan.sites) < 2
-    tables = tuple(_build_pool_table(site, has_placed=has_placed, is_only_site=is_only_site) for site in sites)
+    is_scaled_in = any(table.minimum_remaining_on_rack is not None for table in view.plan.placement_tables)
+    has_choice, is_only_site = view.placed_vms > 0 or is_scaled_in, len(view.plan.sites) < 2
+    tables = tuple(_build_pool_table(site, has_choice=has_choice, is_only_site=is_only_site) for site in sites)
     hidden_count = sum(site.hidden_pools for site in sites)
     lines = (f"and {format_count(hidden_count, 'more pool')}",) if hidden_count else ()
     return Section("Pools", lines, tables=tables, name="pools")
 
 
-def _build_pool_table(site: SitePools, *, has_placed: bool, is_only_site: bool) -> Table:
+def _build_pool_table(site: SitePools, *, has_choice: bool, is_only_site: bool) -> Table:
     """Build the table of one site with a row per pool. It has columns of certainty if a row has any. If VMs are placed
-    (`has_placed`), the caption ends with `(predicted)` or `(decided by nexusform)`.
+    or a platform picks those to remove (`has_choice`), the caption ends with `(predicted)` or `(decided by nexusform)`.
     """
     has_certainty = any(row.exact_counts for row in site.rows)
     headers = (*_HEADERS, *_CERTAINTY_HEADERS) if has_certainty else _HEADERS
     rows = tuple(_build_pool_row(row, len(headers)) for row in site.rows)
     caption = f"VM placement on {site.site}"
-    if has_placed:
+    if has_choice:
         caption += " (decided by nexusform)" if site.is_decided else " (predicted)"
     scope = "" if is_only_site else f" on {site.site}"
     compact_rows = tuple(map(_build_compact_row, site.rows))

@@ -2,15 +2,17 @@
 
 import math
 import re
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
-from typing import Final
+from typing import Final, TypeAlias
 
 from nexusform.diagnostics.phrases import enclose, format_count, format_list, join_texts, select_word_form
 from nexusform.placement_kinds.placement_kind import KINDS, VM
 from nexusform.placements.prediction_scores import PredictionRecordScore
 from nexusform.plans.impact.guard_rails import NOTHING_TO_PREDICT, count_unpredicted_resources, has_unknown_capacity
-from nexusform.plans.plan import Action, Change, Mode, PlacementAction, PlacementChange, Plan
+from nexusform.plans.maintenance import Upgrade
+from nexusform.plans.plan import Action, Change, Mode, PlacementAction, PlacementChange, PlacementTable, Plan
 from nexusform.resources.address import format_module
 
 SYMBOLS: Final = {
@@ -164,8 +166,8 @@ _NO_CHANGES: Final = {
     ),
 }
 _NO_CHANGES_FROM_STATE: Final = (
-    "The state matches the configuration; the hub was not read.",
-    "Changes made on the hub are unknown (exit code 1 with -detailed-exitcode). Plan again with access to the hub.",
+    "The state matches the configuration; a hub or site was not read.",
+    "Changes made there are unknown (exit code 1 with -detailed-exitcode). Plan again with access to it.",
 )
 _NO_CHANGES_WITHOUT_REFRESH: Final = (
     "No changes. The state matches the configuration.",
@@ -342,6 +344,15 @@ def describe_trigger(row: PlacementChange) -> str:
 def format_uncertainty_mark(row: PlacementChange) -> str:
     """Return `uncertain` for a location with an assumption in the score `depends_on`; "" for a certain one."""
     return "uncertain" if row.scores.get("depends_on") else ""
+
+
+_ClusterItem: TypeAlias = PlacementTable | PlacementChange | Upgrade
+
+
+def build_cluster_formatter(items: Iterable[_ClusterItem]) -> Callable[[_ClusterItem], str]:
+    """Return a function that formats the cluster of an item, with its site if several sites have one of its name."""
+    counts = Counter(cluster for cluster, _ in {(item.cluster, item.site_id) for item in items})
+    return lambda item: f"{item.site_id}/{item.cluster}" if counts[item.cluster] > 1 else item.cluster
 
 
 def describe_plan_evaluation(plan: Plan) -> str:

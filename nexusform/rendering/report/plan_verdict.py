@@ -69,7 +69,7 @@ def build_headline(plan: Plan) -> str:
     if not plan.has_changes:
         if any(diagnostic.id == NOTHING_TO_PREDICT for diagnostic in plan.diagnostics):
             return "nothing predicted" if count_unpredicted_resources(plan) else "nothing to predict"
-        return "no changes to the state; the hub was not read" if plan.is_from_state else "no changes"
+        return "no changes to the state; a hub or site was not read" if plan.is_from_state else "no changes"
     outside_upgrades = count_effects(select_rows_outside_upgrades(plan))  # upgrades have their own clauses
     waiting = format_effect_clauses(count_effects(plan.placements), [Effect.WAITING])  # also in upgrades
     placed = describe_effects(outside_upgrades, [Effect.PLACED])
@@ -173,9 +173,9 @@ def build_notes(plan: Plan) -> list[tuple[str, str]]:
     """Return (heading, sentence) pairs on upgrades, uncertainty, dry runs, rules and inputs, without empty ones."""
     sentences: list[tuple[str, str]] = []
     if plan.upgrades:
-        from nexusform.rendering.report.upgrade_sentences import describe_upgrade_course, format_upgrade_heading
+        from nexusform.rendering.report.upgrade_sentences import build_upgrade_notes
 
-        sentences += [(format_upgrade_heading(upgrade), describe_upgrade_course(upgrade)) for upgrade in plan.upgrades]
+        sentences += build_upgrade_notes(plan.upgrades)
     sentences += [("NUMA cells", describe_unknown_cells(plan.numa_sampling)), ("Scale-in", describe_scale_in(plan))]
     for score in plan.prediction_scores[:MAX_SITES]:
         sentences.append((f"Predictions on {score.site}", _describe_accuracy(score)))
@@ -256,8 +256,9 @@ def describe_unknown_cells(sampling: NumaSampling | None) -> str:
 
 def describe_scale_in(plan: Plan) -> str:
     """Return a sentence on the VMs a rack keeps at least if the platform shrinks pools; "" without such pools."""
+    format_cluster = plan_sentences.build_cluster_formatter(plan.placement_tables)
     worst_cases = [
-        f"{table.minimum_remaining_on_rack:,} of {table.cluster}/{table.pool}"
+        f"{table.minimum_remaining_on_rack:,} of {format_cluster(table)}/{table.pool}"
         for table in plan.placement_tables
         if table.minimum_remaining_on_rack is not None
     ]

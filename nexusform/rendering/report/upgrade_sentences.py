@@ -1,6 +1,6 @@
 """Sentences about cluster upgrades: feasibility, batches, disruptions and the runbook."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Final
 
@@ -14,6 +14,7 @@ from nexusform.diagnostics.phrases import (
     select_word_form,
 )
 from nexusform.plans.maintenance import PoolNodeRecreation, Upgrade
+from nexusform.rendering.report.plan_sentences import build_cluster_formatter
 
 _MAX_NAMES: Final = 4
 _MAX_TITLE_NAMES: Final = 2
@@ -25,24 +26,25 @@ def describe_upgrades(upgrades: Sequence[Upgrade]) -> list[str]:
     per new version. Each cluster with re-created nodes but no new version has one. Of many blocked or re-created
     clusters return only their number.
     """
+    format_cluster = build_cluster_formatter(upgrades)
     by_state = group_by(upgrades, is_upgrade_blocked)
     blocked = by_state.get(True, [])
     # `the upgrade of amf to 1.30.5 is blocked`
-    clauses = [f"the upgrade of {upgrade.cluster} to {upgrade.after} {_format_verdict(upgrade)}" for upgrade in blocked]
+    clauses = [f"the upgrade of {format_cluster(row)} to {row.after} {_format_verdict(row)}" for row in blocked]
     if len(blocked) > _MAX_TITLE_NAMES:
         clauses = [f"the upgrades of {len(blocked):,} clusters cannot complete"]
     unblocked = by_state.get(False, [])
     by_version = group_by(unblocked, lambda upgrade: upgrade.after if upgrade.is_rolling else "")
     recreations = by_version.pop("", [])  # of nodes, without a new version
     for version, version_upgrades in by_version.items():
-        names = list(dict.fromkeys(upgrade.cluster for upgrade in version_upgrades))
-        count = _count_clusters(version_upgrades)  # several sites may have a cluster of one name
-        cluster_text = format_list(names) if len(names) == count <= _MAX_TITLE_NAMES else format_count(count, "cluster")
+        names = list(dict.fromkeys(map(format_cluster, version_upgrades)))
+        count = len(names)
+        cluster_text = format_list(names) if count <= _MAX_TITLE_NAMES else format_count(count, "cluster")
         clauses.append(f"{cluster_text} {select_word_form(count, 'is', 'are')} upgraded to {version}")
     if len(recreations) <= _MAX_TITLE_NAMES:
         for upgrade in recreations:
             verb = select_word_form(upgrade.vms, "is", "are")
-            clauses.append(f"{format_count(upgrade.vms, 'node')} of {upgrade.cluster} {verb} re-created")
+            clauses.append(f"{format_count(upgrade.vms, 'node')} of {format_cluster(upgrade)} {verb} re-created")
         return clauses
     nodes = format_count(sum(upgrade.vms for upgrade in recreations), "node")
     return [*clauses, f"{nodes} of {format_count(_count_clusters(recreations), 'cluster')} are re-created"]
@@ -58,9 +60,12 @@ def is_upgrade_blocked(upgrade: Upgrade) -> bool:
     return upgrade.is_rolling and bool(upgrade.budgets or upgrade.blocked_pools)
 
 
-def format_upgrade_heading(upgrade: Upgrade) -> str:
-    """Return the heading of the sentence of an upgrade."""
-    return f"{'Upgrade of' if upgrade.is_rolling else 'Re-creation in'} {upgrade.cluster}"
+def build_upgrade_notes(upgrades: Sequence[Upgrade]) -> Iterator[tuple[str, str]]:
+    """Yield the heading and the sentences of each upgrade."""
+    format_cluster = build_cluster_formatter(upgrades)
+    for upgrade in upgrades:
+        heading = f"{'Upgrade of' if upgrade.is_rolling else 'Re-creation in'} {format_cluster(upgrade)}"
+        yield heading, describe_upgrade_course(upgrade)
 
 
 def describe_upgrade_course(upgrade: Upgrade) -> str:

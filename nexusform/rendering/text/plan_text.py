@@ -150,8 +150,9 @@ def _render_objects(view: PlanReportData, width: int, paint: Painter) -> list[st
 def _render_no_changes(plan: Plan, width: int, paint: Painter) -> list[str]:
     """Render the sentence for no changes and a description of the comparison."""
     sentence, detail = plan_sentences.describe_no_changes(plan)
-    head, _, second_sentence = sentence.partition(". ")
-    return [f"{paint(f'{head}.', 'bold', 'green')} {paint(second_sentence, 'bold')}", _wrap_paragraph(detail, width)]
+    head, _, second = sentence.removesuffix(".").partition(". ")  # the second sentence may be absent
+    headline = join_texts((paint(f"{head}.", "bold", "green"), second and paint(f"{second}.", "bold")), " ")
+    return [headline, _wrap_paragraph(detail, width)]
 
 
 def _render_changed_outputs(

@@ -12,7 +12,8 @@ PUBLIC = {
     "vms": (
         "build_standalone_demand NO_CONSTRAINTS find_common_constraints CONTROL_PLANE DEFAULT_SEED Demand "
         "convert_to_gib Hint HintScope Interval Machine MachineStatus MachineSku MIB_PER_GIB Placement RackSpread "
-        "ScheduledVm PlacementConstraints sum_count_intervals VFS_PER_CELL VmName VmSku round_up_to_mib NoFitReason"
+        "ScheduledVm PlacementConstraints sum_count_intervals VFS_PER_CELL VmName VmSku round_up_to_mib NoFitReason "
+        "IN_UNKNOWN_STATE UNKNOWN_STATE"
     ),
     "profile": "RACK_KEYS MACHINE_KEYS SchedulerProfile",
 }

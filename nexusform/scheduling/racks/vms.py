@@ -17,6 +17,8 @@ from nexusform.scheduling.placement_decision import ObjectLocation
 CONTROL_PLANE = "control-plane"
 DEFAULT_SEED = 8
 MIB_PER_GIB: Final = 1024
+UNKNOWN_STATE: Final = "Unknown"  # a state of a machine that the platform does not return
+IN_UNKNOWN_STATE: Final = "in an unknown state"
 # SR-IOV virtual functions that tenants get of each NUMA cell (inferred for figures of a machine's own).
 VFS_PER_CELL = 30
 
@@ -145,11 +147,9 @@ class Machine(Struct, frozen=True):
 
     @property
     def is_down(self) -> bool:
-        """Whether its VMs are down: its status is known, and it is off or not ready."""
+        """Whether its VMs are down: it is observed off or not ready."""
         status = self.status
-        if status is None:
-            return False
-        return status.power_state.lower() == "off" or status.ready_state.lower() != "true"
+        return status is not None and (status.power_state.lower() == "off" or status.ready_state.lower() == "false")
 
     @property
     def memory_mib_per_cell(self) -> int:

@@ -3,6 +3,7 @@
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from itertools import chain
 from typing import Final
 
 from msgspec import Struct, field
@@ -15,9 +16,11 @@ from nexusform.diagnostics.diagnostic import (
     SourceFile,
     build_error,
     build_warning,
+    convert_problem,
     has_errors,
     suggest_name,
 )
+from nexusform.diagnostics.levels import UNKNOWN_CAPACITY_IDS
 from nexusform.diagnostics.phrases import format_count
 from nexusform.interfaces.plugins import Clock, ProviderProblem
 from nexusform.interfaces.state_storage import BackendProblem, StateBackend
@@ -410,7 +413,7 @@ def verify_state(context: CommandContext, *, reads_providers: bool = True) -> St
 def _check_state_drift(
     context: CommandContext, stored: StoredState
 ) -> tuple[list[Diagnostic], list[Diagnostic], Mapping[str, SourceFile]]:
-    """Return a warning about drift ([]: none), errors of reading the providers, and the files read."""
+    """Return a warning about drift ([]: none), errors and gaps of reading the providers, and the files read."""
     opened = open_project(context)
     if opened.project is None:
         return [], list(opened.diagnostics), opened.sources
@@ -427,7 +430,9 @@ def _check_state_drift(
             refreshed = refresh_objects(stored.state, providers, types, lambda _address, _id: None)
         except ProviderProblem as problem:
             return [], [build_error("refresh-failed", str(problem))], opened.sources
-    failures = [*failures, *check.diagnostics]
+    warnings = chain.from_iterable(provider.list_warnings() for provider in providers.values())
+    unread = [convert_problem(problem) for problem in warnings if problem.id in UNKNOWN_CAPACITY_IDS]
+    failures = [*failures, *check.diagnostics, *unread]
     drift = collect_drifted_objects(stored.state, refreshed)
     if not drift:
         return [], failures, opened.sources

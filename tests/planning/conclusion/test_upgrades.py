@@ -207,8 +207,8 @@ def test_course_names_the_largest_surge() -> None:
 def test_headline_counts_clusters_of_one_name_on_several_sites() -> None:
     upgrade = plan_upgrade(build_configuration(OLD), build_configuration(NEW))
     sites = [replace(upgrade, site_id=site_id) for site_id in ("s1", "s2", "s3")]
-    assert describe_upgrades(sites[:2]) == ["2 clusters are upgraded to 1.30.1"]
+    assert describe_upgrades(sites[:2]) == ["s1/a and s2/a are upgraded to 1.30.1"]
     assert describe_upgrades(sites) == ["3 clusters are upgraded to 1.30.1"]
     recreations = [replace(site, trigger="sku_changed", after="") for site in sites]
     assert describe_upgrades(recreations) == ["30 nodes of 3 clusters are re-created"]
-    assert describe_upgrades(recreations[:2]) == ["10 nodes of a are re-created"] * 2
+    assert describe_upgrades(recreations[:2]) == ["10 nodes of s1/a are re-created", "10 nodes of s2/a are re-created"]

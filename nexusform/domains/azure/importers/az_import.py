@@ -43,7 +43,7 @@ from nexusform.json_data.plain_data import Path, get_mapping
 from nexusform.json_data.record_forms import RecordForm
 from nexusform.plans.site_capacity.site_resource_capacity import build_site_resources_note
 from nexusform.rendering.notation.json_values import omit_empty
-from nexusform.resource_types.machine_facts import CORDONED_STATUS, CordonOwner, find_observed_reasons
+from nexusform.resource_types.machine_facts import CORDONED_STATUS, UNCORDONED, CordonOwner, find_observed_reasons
 from nexusform.scheduling.machine_actions import CORDONED_BY_ACTION
 from nexusform.scheduling.racks.vms import CONTROL_PLANE, MachineSku, VmSku
 from nexusform.scheduling.site_inventory import OBSERVED_KEY
@@ -534,14 +534,13 @@ def build_machine_observation(machine: AzMachine, before: Values, time: str | No
 
 
 def _find_cordon_owner(record: Values, before: Values, *, is_requested: bool) -> str | None:
-    """Find the owner of a cordon; None without a cordon. The recorded owner of the same cordon stays. Else it is
-    nexusform if requested, Azure if its message reports a degraded machine, and otherwise unknown (OTHER).
+    """Find the owner of a cordon; None without a cordon. The recorded owner stays, also while the cordon is unknown.
+    Else it is nexusform if requested, Azure if its message reports a degraded machine, and otherwise unknown (OTHER).
     """
+    if before.get("cordoned_by") and UNCORDONED not in (before.get("cordon_status"), record["cordon_status"]):
+        return str(before["cordoned_by"])  # the same cordon as before
     if record["cordon_status"] != CORDONED_STATUS:
         return None
-    was_cordoned = before.get("cordon_status") == CORDONED_STATUS
-    if was_cordoned and before.get("cordoned_by"):
-        return str(before["cordoned_by"])  # the same cordon as before
     if is_requested:
         return CordonOwner.NEXUSFORM
     message = (record["message"] or "").lower()

@@ -417,6 +417,6 @@ def build_failure_findings(failures: Sequence[AzFailure], site: str = "") -> lis
             message = f"{subject} {verb} {state} (reported by Azure): {names}. {advice}"
         else:  # an agent pool with fewer nodes than its count (find_missing_nodes)
             verb = select_word_form(len(objects), "lacks", "lack")
-            message = f"{subject} {verb} nodes: {names}. Azure did not create them. They are not changed automatically."
+            message = f"{subject} {verb} nodes: {names}. Azure lists no others. Nothing is sent for them."
         findings.append(Problem((), FAILED, message, Severity.WARNING))
     return findings

@@ -20,7 +20,7 @@ from nexusform.domains.azure.importers.arm_resources import (
 from nexusform.domains.azure.importers.az_records import AzMachine, AzRack
 from nexusform.json_data.plain_data import list_mappings
 from nexusform.resource_types.machine_facts import EXPORTED_FACTS, get_default_facts
-from nexusform.scheduling.racks.vms import MachineSku
+from nexusform.scheduling.racks.vms import UNKNOWN_STATE, MachineSku
 
 # Parts of SKU names and their hardware, as published for near-edge racks.
 SKU_HARDWARE: Final[tuple[tuple[str, str], ...]] = (
@@ -196,7 +196,7 @@ def _read_machine(item: ArmItem, name: str, options: MachineReadOptions) -> AzMa
 
 
 def _read_machine_facts(item: ArmItem, machine: str) -> dict[str, Any]:
-    """Read the facts of a machine by name. Report absent ones; the machine then counts as not ready."""
+    """Read the facts of a machine by name. Report absent ones: the machine then takes no new VM."""
     facts = get_default_facts()
     absent: list[str] = []
     for fact in EXPORTED_FACTS:
@@ -204,14 +204,11 @@ def _read_machine_facts(item: ArmItem, machine: str) -> dict[str, Any]:
             facts["roles"] = list(parse_machine_roles(item.read_texts(fact.export_field)))
             continue
         text = item.read_text(fact.export_field)
-        if text is not None:
-            facts[fact.name] = text
-        else:
-            facts[fact.name] = fact.absent_value
+        facts[fact.name] = text or UNKNOWN_STATE
+        if not text:
             absent.append(fact.export_field)
     if absent:
-        facts["ready_state"] = "False"
-        detail = f'the machine "{machine}" has no {", ".join(sorted(absent))}; it counts as not ready.'
+        detail = f'the machine "{machine}" has no {", ".join(sorted(absent))}: its state is unknown.'
         item.report(min(absent), "unknown-machine-state", detail, Severity.WARNING)
     return facts
 

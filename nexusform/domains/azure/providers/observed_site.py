@@ -31,7 +31,7 @@ from nexusform.json_data.plain_data import Path, get_list, get_mapping, get_valu
 from nexusform.providers.clock import read_clock
 from nexusform.providers.optional_provider_interfaces import FixedIdentity
 from nexusform.rendering.notation.json_values import omit_empty
-from nexusform.resource_types.machine_facts import CORDONED_STATUS, EXPORTED_FACTS
+from nexusform.resource_types.machine_facts import EXPORTED_FACTS, UNCORDONED
 from nexusform.scheduling.machine_actions import MACHINE_ACTION_TYPE
 
 if TYPE_CHECKING:  # the importers are loaded where a site is read
@@ -580,7 +580,7 @@ def _merge_observed(attributes: Mapping[str, Any], item: ImportedSiteObject) -> 
                 observed = _remove_requested_hugepages(recorded, observed)
         merged[name] = _merge_value(recorded, observed)
     if item.type == MACHINE and attributes.get("cordoned"):
-        merged["cordoned"] = merged["cordon_status"] == CORDONED_STATUS  # else it is to be cordoned again
+        merged["cordoned"] = merged["cordon_status"] != UNCORDONED  # then it is to be cordoned again
     return {**attributes, **merged}
 
 

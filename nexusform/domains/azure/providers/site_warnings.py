@@ -6,7 +6,7 @@ from collections.abc import Set as AbstractSet
 from typing import Final
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
-from nexusform.diagnostics.phrases import format_count, format_first_items, select_word_form
+from nexusform.diagnostics.phrases import enclose, format_count, format_first_items, select_word_form
 from nexusform.domains.azure.importers.az_capture_commands import (
     CAPTURE_NODES,
     NOT_CAPTURED,
@@ -66,10 +66,11 @@ class SiteWarningBuilder:
             unlisted_clusters.update(site.inventory.unlisted_clusters)
             vm_details += [*self._describe_uncaptured_unmanaged_kinds(site), *self._describe_unlisted_nodes(site)]
             pool_details += self._describe_clusters_without_pool_list(site)
-        state_details = [*self._describe_missing_sites(), *self._describe_uncaptured_managed_kinds()]
+        state_details = list(self._describe_uncaptured_managed_kinds())
         if unlisted_clusters:
             state_details.append(describe_missing_clusters(sorted(unlisted_clusters)))
         details_by_id = {
+            "site-not-captured": list(self._describe_missing_sites()),
             VMS_NOT_CAPTURED: [*state_details, *vm_details],
             NOT_CAPTURED: pool_details,
             _UNMANAGED: unmanaged_details,
@@ -85,11 +86,11 @@ class SiteWarningBuilder:
         for (site, _), ids in self.unobserved.items():
             if site not in self.sites:
                 counts[site] += len(ids)
-        present_sites = f"only {format_first_items(sorted(self.sites), _MAX_NAMES)}" if self.sites else "no site"
+        present_sites = enclose(", but only ", format_first_items(sorted(self.sites), _MAX_NAMES))
         for site, count in sorted(counts.items()):
             yield (
-                f'{self.source[0].upper()}{self.source[1:]} does not contain the site "{site}", but '
-                f"{present_sites}. {format_count(count, 'object')} of it {select_word_form(count, 'is', 'are')} "
+                f'{self.source[0].upper()}{self.source[1:]} does not contain the site "{site}"{present_sites}. '
+                f"{format_count(count, 'object')} of it {select_word_form(count, 'is', 'are')} "
                 "planned as recorded in the state; current data is unknown."
             )
 

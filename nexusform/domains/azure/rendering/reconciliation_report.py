@@ -75,9 +75,10 @@ def build_reconciliation_report(origin: str, result: ReconcileResult) -> Report:
 def _build_summary(result: ReconcileResult, wrong_count: int) -> str:
     """Build one sentence about all VMs, rules and unfinished changes."""
     violated, uncaptured, unfinished = map(len, (result.violated_rules, result.uncaptured, result.unfinished))
-    parts = ["Every VM is where the state records it"]
+    vm_count = sum(len(check.vms) for check in result.checks)
+    parts = ["Every VM is where the state records it" if vm_count or not uncaptured else "No VM was compared"]
     if wrong_count:
-        vms = format_count(sum(len(check.vms) for check in result.checks), "VM")
+        vms = format_count(vm_count, "VM")
         pronoun = select_word_form(wrong_count, "it", "them")
         verb = select_word_form(wrong_count, "is", "are")
         parts = [f"{wrong_count:,} of {vms} {verb} not where the state recorded {pronoun}"]

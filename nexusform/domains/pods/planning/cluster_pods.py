@@ -26,6 +26,7 @@ from nexusform.domains.pods.planning.object_pods import (
     add_previous_maximums,
     build_prior_workloads,
 )
+from nexusform.domains.pods.planning.snapshot_doubts import describe_unlisted_pods
 from nexusform.domains.pods.planning.template_matching import create_replacement_check, estimate_replicas
 from nexusform.domains.pods.scheduling.cluster_records import Cluster, ExistingPod, PodKey, ResourceQuota, Workload
 from nexusform.json_data.plain_data import get_mapping
@@ -124,6 +125,10 @@ class PodsByCluster:
     def _get_observed_cluster(self, cluster_id: str) -> ObservedCluster:
         """Return the observation of a cluster; an empty one if it is not observed."""
         return self._observed_clusters.get(cluster_id, _NOT_OBSERVED)
+
+    def describe_unlisted_pods(self, cluster_id: str) -> str:
+        """Return a clause if pods of an observed cluster were not read; "" otherwise."""
+        return describe_unlisted_pods(self._get_observed_cluster(cluster_id).snapshot)
 
     def _get_object_pods(self, address: str, cluster_id: str) -> ObjectPods:
         """Return the pods of an object on a cluster; add an empty collection at the first call."""

@@ -103,6 +103,9 @@ def find_object_feasibility(address: str, capacity: ClusterPodCapacity) -> Objec
     is_certain = all(outcome.is_certain for outcome in outcomes)
     feasibility = replace(_evaluate_outcomes(workloads, outcomes), is_certain=is_certain)
     if feasibility.result is FeasibilityResult.RUNS:
+        gap = pods.describe_unlisted_pods(cluster.id)
+        if gap:  # these pods may use the capacity
+            return replace(feasibility, result=FeasibilityResult.UNKNOWN, reason=gap, replicas_max=None)
         maximum = capacity.compute_maximum_replicas(workloads, _count_running(outcomes))  # None: not computed
         # The maximum depends on all pods of the cluster.
         is_certain = is_certain and (maximum is None or capacity.is_certain)
@@ -187,6 +190,9 @@ def find_candidate_feasibility(
     outcomes = [item for item in prediction.outcomes if item.workload in keys and not item.is_removed]
     feasibility = _evaluate_outcomes(workloads, outcomes)
     if feasibility.result is FeasibilityResult.RUNS:
+        gap = pods.describe_unlisted_pods(cluster.id)
+        if gap:
+            return replace(feasibility, result=FeasibilityResult.UNKNOWN, reason=gap, replicas_max=None)
         # The capacity is computed without the additional workloads: none of their pods is running.
         maximum = ClusterPodCapacity(pods, cluster).compute_maximum_replicas(workloads, running=0)
         return replace(feasibility, replicas_max=maximum)

@@ -10,8 +10,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, build_warning
+from nexusform.diagnostics.phrases import format_first_items
 from nexusform.domains.pods.importers.csi_objects import has_unknown_storage
-from nexusform.domains.pods.importers.kubectl_snapshot import KubectlSnapshot
+from nexusform.domains.pods.importers.kubectl_snapshot import NAMESPACE, KubectlSnapshot
 from nexusform.domains.pods.importers.kubernetes_pod_spec import parse_selector
 from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest, select_manifests
 from nexusform.domains.pods.planning.cluster_observation import ExternalClusters, ObservedCluster
@@ -22,6 +23,7 @@ from nexusform.json_data.plain_data import get_list, get_mapping, get_value_at_p
 from nexusform.kubernetes.matching import is_selected
 
 _HOUR: Final = 3600
+_SYSTEM: Final = "kube-system"  # a namespace with pods on every cluster
 _UNREADY: Final = "nodes that are not ready"
 _SCALED: Final = ("nodes-are-scaled", "It may add nodes for Pending pods, and remove others.")
 _DESCHEDULED: Final = ("pods-are-descheduled", "It may evict pods, which are then placed again.")
@@ -63,9 +65,7 @@ def list_snapshot_doubts(snapshot: KubectlSnapshot, now: str) -> Iterator[Snapsh
     """Yield the reasons why a snapshot of kubectl may differ from the cluster, at a time of planning (ISO 8601)."""
     if not snapshot.nodes:
         return  # no snapshot
-    if not snapshot.has_pods:
-        detail = "The files list no pods, so the free capacity of the nodes is unknown."
-        yield SnapshotUncertainty("pods that were not read", "pods-not-listed", detail)
+    yield from _list_unlisted_pods(snapshot)
     observed = snapshot.observation_time
     age = int(datetime.fromisoformat(now).timestamp()) - observed if observed else 0  # seconds, 0 if unknown
     if age > _HOUR:
@@ -95,6 +95,27 @@ def list_snapshot_doubts(snapshot: KubectlSnapshot, now: str) -> Iterator[Snapsh
             doubt = SnapshotUncertainty(agent, warning_id, f"{agent} runs on the cluster. {effect}")
             # Additional nodes are for Pending pods.
             yield replace(doubt, is_affected=lambda outcome: not outcome.node) if effect in _SCALED else doubt
+
+
+def describe_unlisted_pods(snapshot: KubectlSnapshot) -> str:
+    """Return a clause if the files lack all pods, or those of other namespaces; "" otherwise, or without files."""
+    if not snapshot.has_pods:
+        return "the files list no pods" if snapshot.nodes else ""
+    namespaces = {item.name for item in snapshot.objects if item.kind == NAMESPACE} & {_SYSTEM}
+    is_partial = namespaces.difference(pod.namespace for pod in snapshot.pods)
+    return f"the files list no pod of the namespace {_SYSTEM}" if is_partial else ""
+
+
+def _list_unlisted_pods(snapshot: KubectlSnapshot) -> Iterator[SnapshotUncertainty]:
+    """Yield the doubts if the files lack pods, those of other namespaces, or the nodes of some pods."""
+    gap = describe_unlisted_pods(snapshot)
+    if gap:
+        detail = f"The {gap.removeprefix('the ')}, so the free capacity of the nodes is unknown."
+        yield SnapshotUncertainty("pods that were not read", "pods-not-listed", detail)
+    unlisted_nodes = {pod.node for pod in snapshot.pods}.difference(node.name for node in snapshot.nodes)
+    if unlisted_nodes:
+        detail = f"The files list pods on {format_first_items(sorted(unlisted_nodes), 4)}, but no such node."
+        yield SnapshotUncertainty("nodes that were not read", "nodes-not-listed", detail)
 
 
 def warn_snapshot_doubts(external: ExternalClusters, now: str) -> Iterator[Diagnostic]:

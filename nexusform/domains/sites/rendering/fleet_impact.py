@@ -101,10 +101,8 @@ def build_finding_sections(sites: Sequence[PlannedSite], max_rows: int) -> Itera
             elif level in _LEVEL_MARKS:  # other levels are not listed
                 summary = problem.summary.removeprefix(f"{problem.id}: ")
                 text = replace_site_name(f"{summary} ({problem.id})", site.name)
-                finding = level.order, f"{_LEVEL_MARKS[level]} {text}"
-                sites_by_finding.setdefault(finding, {})[site.name] = None
-    findings = sorted(sites_by_finding.items())
-    finding_lines = [f"{text}: {format_names(list(names))}" for (_, text), names in findings]
+                sites_by_finding.setdefault((level.order, f"{_LEVEL_MARKS[level]} {text}"), {})[site.name] = None
+    finding_lines = [f"{text}: {format_names(list(names))}" for (_, text), names in sorted(sites_by_finding.items())]
     lines = limit_lines(finding_lines, max_rows, "more finding")
     if sites_with_existing:
         lines = (*lines, f"{format_count(len(sites_with_existing), 'site')}: existing issues.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -23,7 +24,7 @@ from nexusform.cli.commands import CommandEntry, LazyGroup, define_command
 from nexusform.cli.report_output import Answer, PlanFileAnswerFlags, is_document, write_answer
 from nexusform.cli.shared_flags import ViewFlags, create_context, declare_state_flag, declare_variable_flags
 from nexusform.diagnostics.diagnostic import DiagnosticsError
-from nexusform.diagnostics.phrases import format_count, format_first_items
+from nexusform.diagnostics.phrases import enclose, format_count, format_first_items
 from nexusform.domain_table import LazyTable, collect_object_references
 from nexusform.domains.whatif.questions.failure_simulation import Failure
 from nexusform.domains.whatif.questions.pod_outage import ClusterPods
@@ -37,6 +38,7 @@ from nexusform.domains.whatif.workflow.simulation_input import (
     read_input,
 )
 from nexusform.providers.clock import read_clock
+from nexusform.scheduling.racks.vms import IN_UNKNOWN_STATE
 from nexusform.snapshots.snapshot import SiteSnapshot, Snapshot, VmOwnerSnapshot
 from nexusform.workflow.opening.command_context import CommandContext
 
@@ -362,8 +364,11 @@ def _simulate_failure(snapshot: Snapshot, pods: Mapping[str, ClusterPods], argum
     else:
         sites = [candidate for candidate in snapshot.sites.values() if candidate.machines_down]
         if not sites:
+            machines = chain.from_iterable(candidate.machines.values() for candidate in snapshot.sites.values())
+            unknown = [machine.name for machine in machines if IN_UNKNOWN_STATE in machine.unschedulable_reason]
+            note = enclose(" In an unknown state: ", format_first_items(unknown, 4), ".")
             raise click.UsageError(
-                "No machine is observed off or not ready. Specify what to lose, for example -rack=ID."
+                f"No machine is observed off or not ready.{note} Specify what to lose, for example -rack=ID."
             )
         if len(sites) > 1:
             ids = format_first_items(sorted(candidate.id for candidate in sites), 4)

@@ -23,7 +23,7 @@ from nexusform.rendering.report.plan_conditions import (
 )
 from nexusform.rendering.report.report_tree import CodeBlock, Report, Row, Section, Table
 
-_UNREAD = frozenset({"pods-not-listed", "incomplete-cluster"})
+_UNREAD = frozenset({"pods-not-listed", "nodes-not-listed", "incomplete-cluster"})
 _FEASIBILITY_COLUMNS = ("cluster", "result", "missing nodes", "pool", "site capacity", "replicas", "at most")
 _LOSS_COLUMNS = ("waiting, machine down", "waiting, rack down")
 _EVICTION_COLUMNS = ("order", "evict", "from", "then on", "policy")

@@ -34,6 +34,7 @@ OURS = {"cordon_status": "Cordoned", "cordoned_by": "nexusform"}
         pytest.param({}, False, "Machine is Degraded", "azure", id="degraded"),
         pytest.param({}, False, None, "other", id="unknown"),
         pytest.param(OURS, False, "degraded", "nexusform", id="recorded"),
+        pytest.param({**OURS, "cordon_status": "Unknown"}, False, None, "nexusform", id="unknown in between"),
         pytest.param({**OURS, "cordon_status": "Uncordoned"}, False, None, "other", id="cordoned again by others"),
     ],
 )

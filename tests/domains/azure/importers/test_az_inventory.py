@@ -191,9 +191,9 @@ class TestRacksAndMachines:
         assert (first.facts["cordon_status"], first.facts["power_state"]) == ("Cordoned", "On")
         assert (second.facts["power_state"], second.facts["ready_state"]) == ("Off", "False")
 
-    def test_machine_without_state_is_not_ready(self) -> None:
+    def test_absent_state_of_machine_is_unknown(self) -> None:
         inventory, (finding,) = read_documents(bare_metal_machines=[build_machine(powerState=None)])
-        assert inventory.machines[0].facts["ready_state"] == "False"
+        assert [inventory.machines[0].facts[name] for name in ("power_state", "ready_state")] == ["Unknown", "True"]
         assert "powerState" in finding.detail
 
     def test_aggregator_racks_without_machines_are_omitted(self) -> None:

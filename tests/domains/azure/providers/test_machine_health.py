@@ -75,6 +75,36 @@ def test_broken_machine_is_reported_without_changes(
     assert read_plan_document(nexusform)["out_of_service"] == []
 
 
+@pytest.mark.parametrize("field", ["powerState", "readyState", "cordonStatus", "detailedStatus"])
+def test_absent_state_of_machine_is_unknown_not_down(field: str, nexusform: CommandRunner, server: ArmServer) -> None:
+    del server.site.resources[f"{HOSTED}/bareMetalMachines/m1".lower()]["properties"][field]
+    assert nexusform("plan", "-detailed-exitcode") == 0, nexusform.said
+    assert "Out of service: 1 of 6 machines (1 in an unknown state)." in nexusform.said
+    (row,) = read_plan_document(nexusform)["out_of_service"]
+    states = [row[name] for name in ("power_state", "ready_state", "cordon_status", "detailed_status")]
+    assert sorted(states) == sorted(
+        {"On", "True", "Uncordoned", "Provisioned", "Unknown"} - {HEALTHY.get(field, "Provisioned")}
+    )
+    assert nexusform("apply", "-refresh-only", "-auto-approve") == 0, nexusform.said
+    assert nexusform("simulate", "failure", "-observed") == 1, nexusform.said
+    assert "No machine is observed off or not ready. In an unknown state: m1." in nexusform.said
+
+
+def test_own_cordon_stays_own_while_its_status_is_unknown(nexusform: CommandRunner, server: ArmServer) -> None:
+    Path("main.nf.hcl").write_text(PROVIDER_BLOCK.replace("}\n", "  act_on_machines = true\n}\n"))
+    override = Path("machines_override.nf.hcl")
+    override.write_text(BLOCK.replace("ARGUMENTS", "cordoned = true"))
+    assert nexusform("apply", "-auto-approve") == 0, nexusform.said
+    del server.site.resources[f"{HOSTED}/bareMetalMachines/m3".lower()]["properties"]["cordonStatus"]
+    assert nexusform("plan", "-detailed-exitcode") == 0, nexusform.said  # not cordoned again
+    assert nexusform("apply", "-refresh-only", "-auto-approve") == 0, nexusform.said
+    set_machine_properties(server, "m3", CORDONED)
+    assert nexusform("apply", "-refresh-only", "-auto-approve") == 0, nexusform.said
+    override.unlink()
+    assert nexusform("apply", "-auto-approve") == 0, nexusform.said
+    assert nexusform.changes() == [("POST", "m3/cordon"), ("POST", "m3/uncordon")]
+
+
 def test_capacity_excludes_broken_machines(nexusform: CommandRunner, server: ArmServer) -> None:
     for machine in ("m1", "m2", "m3"):
         set_machine_properties(server, machine, OFF)

@@ -134,9 +134,15 @@ def test_export_of_another_site_is_ignored(capsys: pytest.CaptureFixture[str]) -
         path.unlink()
     for path in Path("export").iterdir():
         path.write_text(path.read_text().replace("b37dev08", "c48abc").replace(SITE, "elsewhere"))
-    out = plan_site(capsys)
-    assert "No changes." in out
+    code, out = run_command(capsys, "plan", "-detailed-exitcode", "-out=p.nfplan")
+    assert (code, "a hub or site was not read" in out) == (1, True), out
     assert f'does not contain the site "{SITE}", but only site. ' in out
+    assert "The state matches the configuration; a hub or site was not read. Changes made there are unknown" in out
+    assert json.loads(run_command(capsys, "show", "-json", "p.nfplan")[1])["complete"] is False
+    code, out = run_command(capsys, "state", "verify")
+    assert (code, "does not contain the site" in out, "is consistent" in out) == (2, True, False), out
+    code, out = run_command(capsys, "reconcile", "-from=export")
+    assert (code, "No VM was compared; " in out, "Every VM is" in out) == (2, True, False), out
 
 
 def test_export_without_machines_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""Tests of ten dumps, each damaged in ten ways: a certain pod has the same node as in the undamaged dump."""
+"""Tests of ten dumps, each damaged in several ways: a certain pod has the same node as in the undamaged dump."""
 
 from __future__ import annotations
 
@@ -35,6 +35,7 @@ def build_dump(seed: int) -> Dump:
         body = build_node(name, cpu)
         body["status"]["conditions"] = [{"type": "Ready", "status": "True", "lastHeartbeatTime": NOW}]
         dump.append(body)
+    dump += [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kube-system"}}, *build_system_pods()]
     for index in range(draw.randint(2, 6)):
         labels = {"app": "old"}
         dump.append(build_pod(f"old-{index}", draw.choice(NAMES), str(draw.choice((1, 2, 3))), labels=labels))
@@ -43,6 +44,23 @@ def build_dump(seed: int) -> Dump:
         {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q", "namespace": "default"}, "spec": quota}
     )
     return dump
+
+
+def build_system_pods() -> Dump:
+    """Return the pods of kube-system, one on each node."""
+    pods = [build_pod(f"proxy-{name}", name, "100m") for name in NAMES]
+    return [{**pod, "metadata": {**pod["metadata"], "namespace": "kube-system"}} for pod in pods]
+
+
+def select_namespace(dump: Dump, _: random.Random) -> Dump:
+    """Return the dump with the pods of one namespace only: `kubectl get pods -n default`."""
+    return [body for body in dump if body["kind"] != "Pod" or body["metadata"]["namespace"] == "default"]
+
+
+def remove_node(dump: Dump, draw: random.Random) -> Dump:
+    """Return the dump without a node that runs pods."""
+    name = draw.choice(NAMES)
+    return [body for body in dump if body["kind"] != "Node" or body["metadata"]["name"] != name]
 
 
 def remove_kind(kind: str) -> Callable[[Dump, random.Random], Dump]:
@@ -80,6 +98,8 @@ UNREAD: Final[Mapping[str, list[str]]] = {
 }
 DAMAGES: Final[Mapping[str, Callable[[Dump, random.Random], Dump]]] = {
     "no pods": remove_kind("Pod"),
+    "pods of one namespace": select_namespace,
+    "a node is missing": remove_node,
     "old": age_dump,
     "unread quotas": remove_kind("ResourceQuota"),
     "unread webhooks": lambda dump, _: dump,
@@ -118,5 +138,14 @@ def test_no_certain_pod_depends_on_missing_data(seed: int, damage: str) -> None:
         if is_certain and whole.get(name, ("", False))[0] != node
     }
     assert damage in FACTS or not wrong
-    if damage in ("no pods", "old", "unread quotas", "unread webhooks", "a node listed twice", "a descheduler"):
+    if damage in (
+        "no pods",
+        "pods of one namespace",
+        "a node is missing",
+        "old",
+        "unread quotas",
+        "unread webhooks",
+        "a node listed twice",
+        "a descheduler",
+    ):
         assert not any(is_certain for _, is_certain in damaged.values())
