@@ -488,7 +488,7 @@ class AzureSiteProvider(ObservedSites):
         if not is_vm:
             documents[POOLS] = self._subscription.list_pools(group, target.names[0])
         if request.key.type == POOL:  # the pool becomes an object, not a part of its cluster
-            pass
+            self._record_separate_pools([request.key])
         sites, _ = self._subscription.parse_sites(documents)
         # So few bodies may not name the site as state does.
         site_name = request.key.id.partition("/")[0]
