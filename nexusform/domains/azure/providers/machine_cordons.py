@@ -100,3 +100,14 @@ def find_cordon_differences(request: ChangeRequest, statuses: Mapping[str, str])
         if status is not None and status != expected_statuses.get(cordon_request.action, status):
             differences.append(f"cordon of {cordon_request.name}")
     return differences
+
+
+def explain_unsupported_action(planned: Mapping[str, Any]) -> str:
+    """Explain why an action is not run, and the alternatives."""
+    action = str(planned.get("action"))
+    verb = {"PowerOff": "power-off"}.get(action, action.lower())
+    machine = str(planned.get("machine_id")).rpartition("/")[2]
+    return (
+        "This provider runs no machine actions. Set act_on_machines = true in the block of provider azure, or remove "
+        f"this block and run: az networkcloud baremetalmachine {verb} --name {machine} --resource-group GROUP"
+    )

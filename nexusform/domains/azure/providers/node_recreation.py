@@ -100,6 +100,17 @@ def _find_kept_nodes(
     return {name: node for name, node in nodes if node.get("platform_name") and node["pool"] not in deleted_pools}
 
 
+def find_nodes_to_delete(request: ChangeRequest, observed_nodes: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Return the platform names of observed nodes to be re-created elsewhere, for a step that releases capacity."""
+    planned_nodes, final_nodes = get_mapping(request.planned, "nodes"), get_mapping(request.final_attributes, "nodes")
+    recreated_names = {
+        str(node["platform_name"])
+        for name, node in get_mapping(request.prior, "nodes").items()
+        if name in final_nodes and name not in planned_nodes
+    }
+    return sorted(recreated_names.intersection(str(node["platform_name"]) for node in observed_nodes.values()))
+
+
 def describe_node_deletion() -> str:
     """Describe for messages how apply re-creates nodes."""
     if read_variable(KUBECONFIGS_VARIABLE):

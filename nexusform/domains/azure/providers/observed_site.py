@@ -15,7 +15,12 @@ from msgspec.structs import replace
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.diagnostics.phrases import enclose, format_first_items, select_word_form
 from nexusform.domains.azure.importers.azure_request_bodies import omit_members, read_hugepages, select_members
-from nexusform.domains.azure.providers.machine_cordons import MACHINE, RACK, find_cordon_differences
+from nexusform.domains.azure.providers.machine_cordons import (
+    MACHINE,
+    RACK,
+    explain_unsupported_action,
+    find_cordon_differences,
+)
 from nexusform.interfaces.plugins import (
     FORGOTTEN_KEY,
     UNMANAGED_KEY,
@@ -378,28 +383,22 @@ class ObservedSites(FixedIdentity):
         return replace(answer, note=self._build_machine_facts_note(key, observed, request.private_note))
 
     def _verify_release(self, request: ChangeRequest) -> ChangeResult:
-        """Verify that nodes have left their machines. Raises ManualStepPending with the nodes to delete until then."""
+        """Verify the whole change: its later step is not begun before. Raises ManualStepPending until it is visible,
+        with the commands to delete nodes of an earlier machine.
+        """
+        from nexusform.domains.azure.providers.node_recreation import find_nodes_to_delete, render_node_deletion
+
         self._record_separate_pools([request.key])
         item = self._build_objects([request.prior_attributes]).get((request.key.type, request.key.id))
-        observed_nodes = get_mapping(item.attributes if item is not None else None, "nodes").values()
-        observed_names = {str(node["platform_name"]) for node in observed_nodes}
+        remaining_names = find_nodes_to_delete(
+            request, get_mapping(item.attributes if item is not None else None, "nodes")
+        )
         cluster = self._find_cluster(request.key)
-        prior_nodes, final_nodes = get_mapping(request.prior, "nodes"), get_mapping(request.final_attributes, "nodes")
-        recreated_names = [
-            str(node["platform_name"])
-            for name, node in prior_nodes.items()
-            if name in final_nodes and name not in get_mapping(request.planned, "nodes")
-        ]
-        remaining_names = sorted(observed_names.intersection(recreated_names))
         if remaining_names and cluster is not None:
-            from nexusform.domains.azure.providers.node_recreation import render_node_deletion
-
             commands = render_node_deletion(cluster.name, remaining_names)
             raise ManualStepPending("\n".join([self._describe_not_done(request, "changed"), *commands]))
-        has_node_list = cluster is not None and cluster.has_node_list
-        if not has_node_list or len(observed_nodes) > len(final_nodes):  # Azure chooses the nodes to remove
-            raise ManualStepPending(self._describe_not_done(request, "changed"))
-        return ChangeResult(request.planned_attributes)  # the next step of the object reads it
+        self._verify_change_is_visible(replace(request, planned=request.final_attributes), "changed")
+        return ChangeResult(request.planned_attributes)
 
     def validate_changes(self, requests: Sequence[ChangeRequest]) -> list[tuple[int, Problem]]:
         """Return an error for each new machine action with the index of its request, unless the provider runs them."""
@@ -430,17 +429,6 @@ class ObservedSites(FixedIdentity):
             f"it{differences}.{uncaptured} This provider sends no changes: "
             f"make the change on the site, {self._advice}, and apply."
         )
-
-
-def explain_unsupported_action(planned: Mapping[str, Any]) -> str:
-    """Explain why an action is not run, and the alternatives."""
-    action = str(planned.get("action"))
-    verb = {"PowerOff": "power-off"}.get(action, action.lower())
-    machine = str(planned.get("machine_id")).rpartition("/")[2]
-    return (
-        "This provider runs no machine actions. Set act_on_machines = true in the block of provider azure, or remove "
-        f"this block and run: az networkcloud baremetalmachine {verb} --name {machine} --resource-group GROUP"
-    )
 
 
 class ObservedObjectComparison(Struct, frozen=True):

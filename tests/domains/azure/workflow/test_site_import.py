@@ -351,7 +351,7 @@ def test_node_deleted_on_site_is_recreated(capsys: pytest.CaptureFixture[str]) -
     nodes.append({**gone, "name": f"{gone['name'][:-5]}zzzzz"})
     path.write_text(json.dumps(document))
     code, out, _ = run_command(capsys, "plan")
-    assert (code, "No changes." in out, "6 kept" in out) == (0, True, True)
+    assert (code, "No changes." in out, "6 kept" in out) == (0, True, True), out
 
 
 def test_import_keeps_its_file_if_only_the_lock_is_not_released(
