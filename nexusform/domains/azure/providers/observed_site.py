@@ -383,9 +383,7 @@ class ObservedSites(FixedIdentity):
         return replace(answer, note=self._build_machine_facts_note(key, observed, request.private_note))
 
     def _verify_release(self, request: ChangeRequest) -> ChangeResult:
-        """Verify the whole change: its later step is not begun before. Raises ManualStepPending until it is visible,
-        with the commands to delete nodes of an earlier machine.
-        """
+        """Verify the whole change. Raises ManualStepPending before, with the commands to delete remaining nodes."""
         from nexusform.domains.azure.providers.node_recreation import find_nodes_to_delete, render_node_deletion
 
         self._record_separate_pools([request.key])
