@@ -182,7 +182,6 @@ steps = st.builds(
     waits_for=build_short_tuples(counts),
     prior=st.none() | objects,
     planned=st.none() | objects,
-    main=st.booleans(),
 )
 vm_locations = st.builds(Placement, texts, texts, texts, st.lists(counts, max_size=2).map(tuple))
 
