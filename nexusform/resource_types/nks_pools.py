@@ -122,7 +122,10 @@ NODE: Final = ObjectType.create(
     }
 )
 NODES: Final = AttributeSchema(
-    MapType(NODE), "Nodes by name, with machine and NUMA cells.", computed=True, predicted=True
+    MapType(NODE),
+    "Nodes by name: `pool`, `role`, `rack`, `machine`, `availability_zone`, `numa_cells`, `vm_sku_name`, `labels`.",
+    computed=True,
+    predicted=True,
 )
 
 
