@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import fcntl
+import os
 import signal
 import subprocess
 import sys
@@ -17,13 +19,22 @@ from nexusform.cli.main import _is_out_of_memory, run_command_line
 def test_apply_with_closed_output_reports_it(tmp_path: Path) -> None:
     sites = "".join(f'resource "nexus_site" "s{number}" {{\n  name = "s{number}"\n}}\n' for number in range(41))
     (tmp_path / "main.nf.hcl").write_text(sites)
-    for command, message in (
-        ("apply -auto-approve", "Error: stdout was closed, so the command stopped."),
-        ("plan", ""),
+    for command, read_bytes, message in (
+        ("apply -auto-approve", 100, "Error: stdout was closed, so the command stopped."),
+        ("plan", 0, ""),
     ):
-        words = f"{sys.executable} -m nexusform {command} 2>told | head -1; exit ${{PIPESTATUS[0]}}"
-        done = subprocess.run(["bash", "-c", words], cwd=tmp_path, check=False, capture_output=True)
-        assert done.returncode == 1
+        reader, writer = os.pipe()
+        fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096)  # less than the output, so the command waits for the reader
+        if not read_bytes:
+            os.close(reader)
+        with (tmp_path / "told").open("w") as told_file:
+            words = [sys.executable, "-m", "nexusform", *command.split()]
+            process = subprocess.Popen(words, cwd=tmp_path, stdout=writer, stderr=told_file)
+        os.close(writer)
+        if read_bytes:
+            os.read(reader, read_bytes)
+            os.close(reader)
+        assert process.wait() == 1
         told = " ".join((tmp_path / "told").read_text().split())
         assert told.startswith(message)
         assert ("apply -resume" in told) is bool(message)
