@@ -106,7 +106,7 @@ def find_nodes_to_delete(request: ChangeRequest, observed_nodes: Mapping[str, Ma
     recreated_names = {
         str(node["platform_name"])
         for name, node in get_mapping(request.prior, "nodes").items()
-        if name in final_nodes and name not in planned_nodes
+        if node["platform_name"] and name in final_nodes and name not in planned_nodes
     }
     return sorted(recreated_names.intersection(str(node["platform_name"]) for node in observed_nodes.values()))
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nexusform.domains.azure.providers.azure_requests import ArmClient, ArmTarget, PollTiming
-from nexusform.domains.azure.providers.node_recreation import NodeRecreation, recreate_nodes
+from nexusform.domains.azure.providers.node_recreation import NodeRecreation, find_nodes_to_delete, recreate_nodes
 from nexusform.interfaces.plugins import ChangeRequest, ObjectKey, StepPending, StepProgress
 
 CLUSTER = ArmTarget("kubernetes_clusters", "rg", ("c",))
@@ -70,3 +70,12 @@ def test_version_in_the_header_is_read_if_the_body_has_none(in_body: str | None)
             return SimpleNamespace(as_dict=lambda: {"name": "c", "etag": in_body})
 
     assert build_arm_client(VersionedClient([])).get_body(CLUSTER) == {"name": "c", "etag": "v1"}
+
+
+def test_node_without_an_observed_name_is_in_no_delete_command() -> None:
+    """Two nodes that both have no platform name yet are not the same node."""
+    observed = {f"np1-{number}": {"platform_name": name} for number, name in enumerate(["vm-0", None, None])}
+    key = ObjectKey("nexus_kubernetes_cluster", "lab/c", 1)
+    prior, final = {"nodes": observed}, {"nodes": observed}
+    release = ChangeRequest(key, "a", prior, {"nodes": {}}, is_release=True, final_attributes=final)
+    assert find_nodes_to_delete(release, observed) == ["vm-0"]
