@@ -425,9 +425,11 @@ def _read_or_create_cache_key(directory: Path) -> bytes | None:
     return key if is_private and len(key) == _KEY_LENGTH else None
 
 
-_MARK = "nexusform:ignore"
 _COMMENT = re.compile(r"\s*(?:#|//)")
-_IDS = re.compile(r"\s*(?:#|//)\s*nexusform:ignore[:=]?\s+([\w-]+(?:\s*,\s*[\w-]+)*)")
+_IDS = re.compile(
+    r"^[ \t]*(?:#|//)[ \t]*(?P<mark>nexusform:ignore\b)[:=]?(?:[ \t]+(?P<ids>[\w-]+(?:[ \t]*,[ \t]*[\w-]+)*))?",
+    re.MULTILINE,
+)
 
 
 def find_ignored_lint_rules(source: SourceFile) -> Mapping[int, frozenset[str]]:
@@ -435,19 +437,31 @@ def find_ignored_lint_rules(source: SourceFile) -> Mapping[int, frozenset[str]]:
 
     Several ids are separated by commas; the rest of the line is the reason.
     """
-    if _MARK not in source.text:
+    comments = {span.start.line: ids for span, ids in list_ignore_comments(source)}
+    if not comments:
         return {}
     rules: dict[int, frozenset[str]] = {}
     pending_ids: frozenset[str] = frozenset()  # ids of the comment lines directly above
     for number, line in enumerate(source.text.split("\n"), start=1):
         if _COMMENT.match(line):
-            ids = _IDS.match(line)
-            if ids is not None:
-                pending_ids |= {i.strip() for i in ids.group(1).split(",")}
+            pending_ids |= comments.get(number, frozenset())
         elif pending_ids:
             rules[number] = pending_ids
             pending_ids = frozenset()
     return rules
+
+
+def list_ignore_comments(source: SourceFile) -> list[tuple[Span, frozenset[str]]]:
+    """Return the place and the lint ids of each `# nexusform:ignore ID` comment; none for a comment without an id."""
+    if "nexusform:ignore" not in source.text:
+        return []
+    positions = CharacterPositions(source.name, source.text)
+    comments: list[tuple[Span, frozenset[str]]] = []
+    for match in _IDS.finditer(source.text):
+        start, end = match.start("mark"), match.end()
+        ids = frozenset(filter(None, re.split(r"[,\s]+", match["ids"] or "")))
+        comments.append((Span(source.name, positions.find_position(start), positions.find_position(end)), ids))
+    return comments
 
 
 _BIDIRECTIONAL: Final = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"

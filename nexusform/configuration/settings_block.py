@@ -78,8 +78,10 @@ def _add_block(settings: Settings, block: Block, problems: list[Diagnostic], *, 
     lint = find_single_block(parts.blocks, "lint", problems)
     if lint is not None:
         inner = unpack_result(decode_body(lint.body, _LINT_SCHEMA), problems)
-        ignored = frozenset(evaluate_string_list(inner.attributes.get("ignore"), problems))
-        settings = replace(settings, ignored_rules=settings.ignored_rules | ignored)
+        ignore = inner.attributes.get("ignore")
+        if ignore is not None:
+            ignored = dict.fromkeys(evaluate_string_list(ignore, problems), ignore.expression.span)
+            settings = replace(settings, ignored_rules={**settings.ignored_rules, **ignored})
     encryption = find_single_block(parts.blocks, "encryption", problems)
     if encryption is not None:
         settings = replace(settings, encryption=decode_encryption_block(encryption.body, problems))

@@ -111,6 +111,24 @@ def test_comment_inside_of_a_resource_silences_a_rule_there(
     assert run_command_line(["advise"]) == 2
 
 
+def test_unknown_rules_are_reported_where_they_are_ignored(lab: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    settings = 'nexusform {\n  lint {\n    ignore = ["zones-pinned", "shared-machines"]\n  }\n}\n'
+    comments = "# nexusform:ignore zone-pinned, sku-mismatch a reason\n// nexusform:ignore\n# see nexusform:ignore x\n"
+    (lab / "main.nf.hcl").write_text(settings + MAIN.replace('resource "nexus_kub', f'{comments}resource "nexus_kub'))
+    assert run_command_line(["validate", "-json"]) == 0
+    found = json.loads(capsys.readouterr().out)["diagnostics"]
+    unknown = [problem for problem in found if problem["id"] == "unknown-lint-rule"]
+    line = (settings + MAIN[: MAIN.index('resource "nexus_kub')]).count("\n") + 1
+    places = [(problem["range"]["start"]["line"], problem["range"]["start"]["column"]) for problem in unknown]
+    assert places == [(3, 14), (line, 3), (line + 1, 4)]
+    details = [problem["detail"].split(" Nothing is ignored.")[0] for problem in unknown]
+    assert details == [
+        'There is no lint rule "shared-machines". Did you mean "shared-machine"?',
+        'There is no lint rule "zone-pinned". Did you mean "zones-pinned"?',
+        "This comment names no lint rule.",
+    ]
+
+
 def test_comment_silences_nothing_in_an_override_file(lab: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The pool of the override file begins on the line that follows the comment of the other file."""
     name = '  name    = "a"'

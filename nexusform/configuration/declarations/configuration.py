@@ -269,13 +269,15 @@ class Encryption(Struct, frozen=True):
 
 
 class Settings(Struct, frozen=True):
-    """`nexusform` settings block of the root module. `backend` is type and body (None = local)."""
+    """`nexusform` settings block of the root module. `backend` is type and body (None = local). `ignored_rules` are the
+    lint ids in `ignore`, each with the place of its list.
+    """
 
     sku_catalogue: str = ""
     sku_catalogue_span: Span | None = None
     backend_type: str = "local"
     backend: Block | None = None
-    ignored_rules: frozenset[str] = frozenset()
+    ignored_rules: Mapping[str, Span] = field(default_factory=dict)
     limits: Mapping[str, int] = field(default_factory=dict)
     encryption: Encryption | None = None
     span: Span | None = None

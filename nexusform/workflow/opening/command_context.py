@@ -16,7 +16,12 @@ from msgspec.structs import replace
 
 from nexusform.configuration.declarations.configuration import Configuration, Variable
 from nexusform.configuration.declarations.limits import PlanSizeLimits, merge_limits
-from nexusform.configuration.loader import load_configuration, read_given_variables, read_root_variables
+from nexusform.configuration.loader import (
+    list_ignore_comments,
+    load_configuration,
+    read_given_variables,
+    read_root_variables,
+)
 from nexusform.configuration.variable_values import VariableValueSource
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, select_errors
 from nexusform.files.regular_files import UNCONFINED, Confinement, read_regular
@@ -282,7 +287,7 @@ def load_project_configuration(
     """Load and check the configuration of the directory. `extra` are further texts of the root module."""
     type_registries = build_registries()
     with log_duration("configuration read", directory=context.directory):
-        return load_configuration(
+        configuration, problems = load_configuration(
             context.directory,
             cache_directory=find_cache_directory(context.environment),
             managed=type_registries.schemas["managed"],
@@ -292,6 +297,11 @@ def load_project_configuration(
             unsaved=context.unsaved_files,
             read_constants=lambda variables: _read_constants(context, variables),
         )
+    if configuration.settings.ignored_rules or any(map(list_ignore_comments, configuration.files.values())):
+        from nexusform.workflow.opening.linting import find_unknown_rules
+
+        problems += find_unknown_rules(configuration)
+    return configuration, problems
 
 
 def _read_constants(
