@@ -115,7 +115,9 @@ _ALL: Final = (
             "creation-times-not-captured": _NOTE,
             "nothing-to-predict": _NOTE,
             "derived-value": _NOTE,
-            **dict.fromkeys(("site-not-captured", "vms-not-captured"), DiagnosticTraits(hides_capacity=True)),
+            **dict.fromkeys(
+                ("site-not-captured", "state-not-refreshed", "vms-not-captured"), DiagnosticTraits(hides_capacity=True)
+            ),
             "incomplete-list": DiagnosticTraits("note", hides_capacity=True),
             "more-findings": _NOTE,
             "node-sku-difference": _ADVICE,

@@ -168,7 +168,7 @@ def plan(arguments: PlanArguments) -> int:
     """Show planned changes and the placement of every VM, binding and pod.
 
     Exit code 0, or 1 for errors. With -detailed-exitcode, 2 if there are changes, and 1 if
-    there are none but a hub or site was not read.
+    there are none but objects were not read.
 
     -fail-on=NAME:LIMIT sets guard rails. `moved:0`: no placement may move or lose its machine.
     `removed:0`: none may be removed or forgotten. `capacity:5`: capacity for 5 of the largest VM
@@ -276,7 +276,7 @@ def get_exit_code(plan: Plan, diagnostics: Iterable[Diagnostic], *, is_detailed:
         return 0
     if plan.has_changes:
         return _EXIT_CHANGES
-    return 1 if plan.is_from_state else 0  # a plan that read nothing cannot exclude changes
+    return 1 if plan.has_unread_objects else 0  # changes of unread objects cannot be excluded
 
 
 def _load_signer(key_file: str) -> tuple[Signer | None, list[Diagnostic]]:

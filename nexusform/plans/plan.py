@@ -435,9 +435,9 @@ class NumaSampling(Struct, frozen=True):
     fits_spread: bool = False
 
 
-# Key of the prediction scores in a site's private note, by rack_spread.
-PREDICTION_KEY: Final = "prediction"
+PREDICTION_KEY: Final = "prediction"  # in a site's private note: the prediction scores by rack_spread
 NOT_READ_IDS: Final = frozenset({"plan-from-state", "site-not-captured"})  # a hub, a site
+NOT_REFRESHED_IDS: Final = NOT_READ_IDS | {"state-not-refreshed"}  # objects planned as recorded in the state
 
 
 class SitePredictionAccuracy(Struct, frozen=True):
@@ -467,14 +467,13 @@ class Plan(Struct, frozen=True):
     plan, for the checks at apply. `inventories` are those read by data sources, `basis` the inputs that may change
     until apply. `address_moves` are pairs of an old address and a new one. `sites`, `capacity` and `other_capacity`
     are VM locations and spare capacity: empty until `planning.conclusion.site_records` fills them as the last stage
-    of planning. `observed_attributes` are attributes of objects shown by data sources: for these the plan starts
-    from there, regardless of state. `dry_run_messages` are the results of server-side dry runs. `disabled_rules` are
-    the lint rules disabled by the configuration. `guard_rails` are the results of the limits of `-fail-on`.
-    `feasibility` has a row per binding of a placement with pods; `untested_bindings` with waiting pods have no
-    tested fix because of the size of the plan. `since` compares with an earlier plan (None: none).
-    `checks_by` are checks by real programs. `providers` holds the identity of the systems behind the providers,
-    `provider_titles` describe them. `missing_data` names facts outside of an export for changed objects. `rejected`
-    are the addresses of changes rejected by their provider, if a plan has no other error.
+    of planning. `observed_attributes` are attributes of objects shown by data sources, which replace those in state.
+    `dry_run_messages` are the results of server-side dry runs. `disabled_rules` are lint rules disabled by the
+    configuration. `guard_rails` are the results of the limits of `-fail-on`. `feasibility` has a row per binding of a
+    placement with pods; for `untested_bindings` of a large plan, no fix was tested. `since` compares with an earlier
+    plan (None: none). `checks_by` are checks by real programs. `providers` holds the identity of the systems behind the
+    providers, `provider_titles` describe them. `missing_data` names facts outside of an export for changed objects.
+    `rejected` are the addresses of changes rejected by their provider, if a plan has no other error.
     """
 
     mode: Mode = Mode.NORMAL
@@ -583,6 +582,11 @@ class Plan(Struct, frozen=True):
     def is_from_state(self) -> bool:
         """Whether nothing was read of the hub or of a site: changes made there are unknown."""
         return any(diagnostic.id in NOT_READ_IDS for diagnostic in self.diagnostics)
+
+    @property
+    def has_unread_objects(self) -> bool:
+        """Whether objects are planned as recorded in the state because nothing was read of them."""
+        return any(diagnostic.id in NOT_REFRESHED_IDS for diagnostic in self.diagnostics)
 
     @property
     def has_changes(self) -> bool:

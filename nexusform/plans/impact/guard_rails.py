@@ -125,6 +125,9 @@ def apply_limits(plan: Plan, limits: Iterable[GuardRailLimit]) -> Plan:
         measurements = list(GUARD_RAILS[limit.name].measure(plan))
         if missing:
             measurements.append(unpredicted)
+        if plan.is_from_state and limit.name in _LIMITS_OF_WHAT_EXISTS:
+            text = "a hub or site was not read, so changes made there are unknown"
+            measurements.append(GuardRailMeasurement(value=None, text=text))
         is_broken = GUARD_RAILS[limit.name].is_broken
         # An unknown figure (None) breaks every limit.
         breaches = [entry for entry in measurements if entry.value is None or is_broken(entry.value, limit.value)]
@@ -249,6 +252,8 @@ def _measure_certain_fraction(plan: Plan) -> Iterator[GuardRailMeasurement]:
         text = f"certainty was not computed: it needs {MIN_RUNS} samples, and the plan has {plan.samples}"
         yield GuardRailMeasurement(value=None, text=text)
         return
+    if has_unknown_capacity(plan):
+        yield GuardRailMeasurement(None, "certainty is unknown because data is missing (see the warnings)")
     certain = sum(table.racks_certain for table in plan.placement_tables)
     text = f"rack counts are exact for {certain:,} of {format_count(placed_count, 'VM')}"
     yield GuardRailMeasurement(certain / placed_count, text)
@@ -281,4 +286,5 @@ GUARD_RAILS: Final[Mapping[str, GuardRail]] = {
     "empty": GuardRail(_measure_empty_plan, "{} such plans"),
     "infeasible": GuardRail(_measure_infeasible_bindings, "at most {}"),
 }
+_LIMITS_OF_WHAT_EXISTS: Final = {"moved", "removed", "certainty", "infeasible"}  # unknown without the current state
 _EXAMPLES: Final = {"moved": "0", "removed": "0", "capacity": "5", "certainty": "0.9", "empty": "0", "infeasible": "0"}

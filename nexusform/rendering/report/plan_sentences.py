@@ -260,7 +260,7 @@ def describe_no_changes(plan: Plan) -> tuple[str, str]:
     texts_by_mode = _NO_SELECTED_CHANGES if is_partial else _NO_CHANGES
     headline, note = texts_by_mode[plan.mode]
     if "refresh-skipped" not in ids:  # the infrastructure was read, though perhaps not all of it
-        if has_unknown_capacity(plan):
+        if has_unknown_capacity(plan) or plan.has_unread_objects:
             return _NO_CHANGES_WITH_MISSING_DATA
         if plan.mode is Mode.DESTROY or not has_stale_inventory(plan):
             return headline, note

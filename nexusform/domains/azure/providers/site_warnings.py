@@ -58,21 +58,28 @@ class SiteWarningBuilder:
         vm_details: list[str] = []
         pool_details: list[str] = []
         unmanaged_details: list[str] = []
+        state_details = list(self._describe_uncaptured_managed_kinds())
         for site in self.sites.values():
             unmanaged_details += self._describe_unmanaged_vms(site)
             if site.name not in managed_sites:
                 continue
             failures += build_failure_findings(site.inventory.failures, site.name)
             unlisted_clusters.update(site.inventory.unlisted_clusters)
-            vm_details += [*self._describe_uncaptured_unmanaged_kinds(site), *self._describe_unlisted_nodes(site)]
+            managed_clusters, others = self._select_clusters_without_node_list(site)
+            if managed_clusters:
+                text = f"{format_missing_nodes(managed_clusters)} They are planned as recorded in the state."
+                state_details.append(f"{text} {CAPTURE_NODES}")
+            vm_details += self._describe_uncaptured_unmanaged_kinds(site)
+            if others:
+                vm_details.append(f"{format_missing_nodes(others)} Their capacity counts as free. {CAPTURE_NODES}")
             pool_details += self._describe_clusters_without_pool_list(site)
-        state_details = list(self._describe_uncaptured_managed_kinds())
         if unlisted_clusters:
-            state_details.append(describe_missing_clusters(sorted(unlisted_clusters)))
+            vm_details.append(describe_missing_clusters(sorted(unlisted_clusters)))
         details_by_id = {
             "site-not-captured": list(self._describe_missing_sites()),
-            VMS_NOT_CAPTURED: [*state_details, *vm_details],
+            "state-not-refreshed": state_details,
             NOT_CAPTURED: pool_details,
+            VMS_NOT_CAPTURED: vm_details,
             _UNMANAGED: unmanaged_details,
         }
         warnings = failures
@@ -136,18 +143,15 @@ class SiteWarningBuilder:
                 f"the state. Capture them for each cluster: {build_pool_command(clusters[0])}"
             )
 
-    def _describe_unlisted_nodes(self, site: AzSite) -> Iterator[str]:
-        """Describe clusters without a list of their nodes, first those in state, then the others."""
+    def _select_clusters_without_node_list(self, site: AzSite) -> tuple[list[AzCluster], list[AzCluster]]:
+        """Return the clusters without a list of their nodes: those in state, and the others."""
         managed: list[AzCluster] = []
         unmanaged: list[AzCluster] = []
         for cluster in site.inventory.clusters:
             if not cluster.has_node_list:
                 is_managed = (CLUSTER, f"{site.name}/{cluster.name}") in self.managed
                 (managed if is_managed else unmanaged).append(cluster)
-        if managed:
-            yield f"{format_missing_nodes(managed)} They are planned as recorded in the state. {CAPTURE_NODES}"
-        if unmanaged:
-            yield f"{format_missing_nodes(unmanaged)} Their capacity counts as free. {CAPTURE_NODES}"
+        return managed, unmanaged
 
     def _describe_unmanaged_vms(self, site: AzSite) -> Iterator[str]:
         """Describe unmanaged VMs of a site with managed racks or machines."""

@@ -145,6 +145,28 @@ def test_export_of_another_site_is_ignored(capsys: pytest.CaptureFixture[str]) -
     assert (code, "No VM was compared; " in out, "Every VM is" in out) == (2, True, False), out
 
 
+def test_limits_are_unknown_without_the_site(capsys: pytest.CaptureFixture[str]) -> None:
+    import_site(capsys)
+    for path in Path("export").iterdir():
+        path.write_text(path.read_text().replace("b37dev08", "c48abc").replace(SITE, "elsewhere"))
+    code, out = run_command(capsys, "plan", "-fail-on=moved:0,removed:0,empty:0")
+    assert code == 1, out
+    unknown = "unknown: {}: a hub or site was not read, so changes made there are unknown"
+    assert all(unknown.format(limit) in out for limit in ("moved:0", "removed:0")), out
+    assert "passed empty:0" in out
+
+
+@pytest.mark.parametrize("path", [VMS, CLUSTERS])
+def test_unread_objects_are_no_proof_of_no_changes(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    import_site(capsys)
+    arguments = ("plan", "-refresh-only", "-detailed-exitcode", "-samples=0")
+    code, out = run_command(capsys, *arguments)
+    assert (code, "Data of the infrastructure is missing" in out) == (0, False), out
+    path.unlink()
+    code, out = run_command(capsys, *arguments)
+    assert (code, "Data of the infrastructure is missing" in out) == (1, True), out
+
+
 def test_export_without_machines_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
     everything = [*read_clusters(), *json.loads(Path("export/racks.json").read_text())["value"]]
     shutil.rmtree("export")
