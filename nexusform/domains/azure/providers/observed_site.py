@@ -1,6 +1,4 @@
-"""Common part of observing providers: read sites, and verify the requested changes. They send nothing. An operator or
-another tool makes the change; afterwards apply finds and records it. Until then the step fails with a message.
-"""
+"""Common part of observing providers: read sites, and verify changes made by others. Until then, their step waits."""
 
 from __future__ import annotations
 
@@ -416,17 +414,21 @@ class ObservedSites(FixedIdentity):
                 ". The machines of that rack have other names: set machine_count = 0 and declare a "
                 "nexus_bare_metal_machine for each (`nexusform import -from` does this)"
             )
-        cluster = self._find_cluster(request.key)
-        uncaptured = ""
+        cluster, uncaptured = self._find_cluster(request.key), ""
         if cluster is not None and not cluster.has_node_list:
             uncaptured = f" The nodes of {cluster.name} were not captured."
         elif cluster is not None and not cluster.has_pool_list:
             uncaptured = f" The agent pools of {cluster.name} were not captured; only their nodes are known."
-        return (
-            f"{request.key.type} {request.key.id} is not {participle} yet: {self.source} does not show "
-            f"it{differences}.{uncaptured} This provider sends no changes: "
-            f"make the change on the site, {self._advice}, and apply."
-        )
+        subject, site_name = f"{request.key.type} {request.key.id}", request.key.id.partition("/")[0]
+        if site_name not in self._read_sites():
+            fact = f"Whether {subject} is {participle} is unknown: {self.source} does not contain the site {site_name}"
+        elif participle != "removed":
+            fact = f"{subject} is not {participle} yet: {self.source} does not show it{differences}"
+        elif (request.key.type, request.key.id) in self._build_objects([request.prior_attributes]):
+            fact = f"{subject} is not removed yet: {self.source} still contains it"
+        else:
+            fact = f"Whether {subject} is removed is unknown: {self.source} has no complete list of its kind"
+        return f"{fact}.{uncaptured} This provider sends no changes: make it on the site, {self._advice}, and apply."
 
 
 class ObservedObjectComparison(Struct, frozen=True):
@@ -455,12 +457,10 @@ def build_observed_object(
     merged = _merge_observed(planned, item)
     attributes = _remove_generated_machines(merged, item, _collect_machines_by_rack(objects.values()))
     differing = tuple(name for name in _COMPARED_ATTRIBUTES.get(key.type, ()) if attributes[name] != planned.get(name))
-    observed_paths: list[Path] = []
-    for name in _OBSERVED_ATTRIBUTES.get(key.type, ()):
-        if name == "nodes":
-            observed_paths += [("nodes", node) for node in attributes["nodes"]]
-        else:
-            observed_paths.append((name,))
+    names = _OBSERVED_ATTRIBUTES.get(key.type, ())
+    observed_paths: list[Path] = [(name,) for name in names if name != "nodes"]
+    if "nodes" in names:
+        observed_paths += [("nodes", node) for node in attributes["nodes"]]
     return ObservedObjectComparison(ChangeResult(attributes, tuple(observed_paths)), differing)
 
 

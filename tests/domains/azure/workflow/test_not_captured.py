@@ -154,6 +154,18 @@ def test_limits_are_unknown_without_the_site(capsys: pytest.CaptureFixture[str])
     unknown = "unknown: {}: a hub or site was not read, so changes made there are unknown"
     assert all(unknown.format(limit) in out for limit in ("moved:0", "removed:0")), out
     assert "passed empty:0" in out
+    code, out = run_command(capsys, "destroy", "-auto-approve")
+    assert (code, "is not removed yet" in out) == (1, False), out
+    assert f"removed is unknown: the export in export does not contain the site {SITE}. This provider" in out
+
+
+def test_deletion_waits_for_what_the_export_shows(capsys: pytest.CaptureFixture[str]) -> None:
+    import_site(capsys)
+    _, out = run_command(capsys, "destroy", "-auto-approve")
+    assert "ssh-test-3d38 is not removed yet: the export in export still contains it." in out
+    VMS.unlink()
+    _, out = run_command(capsys, "destroy", "-auto-approve")
+    assert "jump is removed is unknown: the export in export has no complete list of its kind." in out
 
 
 @pytest.mark.parametrize("path", [VMS, CLUSTERS])
@@ -185,7 +197,7 @@ def test_step_is_not_done_if_its_kind_was_not_captured(capsys: pytest.CaptureFix
     Path("site.nf.hcl").write_text(text[:start] + text[text.index("\n}\n", start) + 3 :])
     VMS.unlink()
     code, out = run_command(capsys, "apply", "-auto-approve")
-    assert (code, "is not removed yet" in out) == (0, True)
+    assert (code, "removed is unknown" in out) == (0, True)
     VMS.write_text("[]")
     code, out = run_command(capsys, "apply", "-auto-approve")
     assert code == 0, out
