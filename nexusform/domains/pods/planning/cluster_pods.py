@@ -198,12 +198,18 @@ class PodsByCluster:
         return set().union(*[item.list_keys() | item.prior_pods.keys() for item in objects])
 
     def _collect_manifests(self, cluster_id: str) -> list[Manifest]:
-        """Return the objects on a cluster during this plan: the planned ones, and observed ones outside the plan."""
+        """Return the objects on a cluster during this plan: the planned ones, those in state that this plan has not
+        changed so far (they may be outside its targets) or only forgets, and observed ones outside the plan.
+        """
         manifests: list[Manifest] = []
         planned_keys: set[_ManifestKey] = set()
         for key, object_pods in self._object_pods_by_cluster.get(cluster_id, {}).items():
+            address, _ = key
             manifests += object_pods.manifests
             prior_manifests = self._prior_pods.get(key, NO_PRIOR_PODS).manifests
+            keeps_running = key in self._kept_namespaces or address in self._forgotten_addresses
+            if keeps_running and not object_pods.manifests:
+                manifests += prior_manifests
             planned_keys.update(manifest.identity for manifest in (*object_pods.manifests, *prior_manifests))
         # Objects applied or removed by this plan take precedence over observed ones.
         observed_objects = self._get_observed_cluster(cluster_id).objects
@@ -280,12 +286,6 @@ class PodsByCluster:
         observed_objects = self._get_observed_cluster(cluster_id).objects
         prior_manifests.update((item.identity, item) for item in observed_objects)
         manifests = self._collect_manifests(cluster_id)
-        # Untargeted and forgotten objects are not applied, but keep running.
-        for key, own_pods in object_pods.items():
-            address, _ = key
-            keeps_running = key in self._kept_namespaces or address in self._forgotten_addresses
-            if keeps_running and not own_pods.manifests:
-                manifests += self._prior_pods.get(key, NO_PRIOR_PODS).manifests
         pods_after = dict(pods_before)
         for applied_pods in object_pods.values():
             pods_after |= {item.key: len(applied_pods.list_outcomes(item.key)) for item in applied_pods.workloads}

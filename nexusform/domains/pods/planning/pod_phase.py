@@ -157,6 +157,7 @@ class PodPhase(PodsByCluster):
         object_pods = self._get_object_pods(*key)
         if object_pods.prior_pods and not prior_workloads and not object_pods.outcomes:  # it is re-created
             self.remove_pods(placement_address, cluster_id)
+        self._kept_namespaces.pop(key, None)  # its manifests list its namespaces from now on
         object_pods.manifests = unwrap_envelopes(manifests).manifests
         object_pods.overrides_changed = overrides_changed
         self._read_workloads(object_pods, key, is_placed=True)
