@@ -55,7 +55,6 @@ class PodsByCluster:
         """
         self.clusters = clusters
         self.members = members
-        self.findings: list[tuple[str, Problem]] = []  # with the address of the object
         self._object_pods: dict[ObjectKey, ObjectPods] = {}
         self._object_pods_by_cluster: dict[str, dict[ObjectKey, ObjectPods]] = {}  # the same, by cluster id
         self._clusters_by_address: dict[str, set[str]] = {}  # cluster ids by object address
@@ -215,13 +214,18 @@ class PodsByCluster:
         observed_objects = self._get_observed_cluster(cluster_id).objects
         return [*manifests, *(manifest for manifest in observed_objects if manifest.identity not in planned_keys)]
 
-    def _read_workloads(self, object_pods: ObjectPods, key: ObjectKey, *, is_placed: bool) -> None:
+    @property
+    def findings(self) -> list[tuple[str, Problem]]:
+        """Problems of the manifests, with the address of their object."""
+        return [(address, finding) for (address, _), item in self._object_pods.items() for finding in item.findings]
+
+    def _read_workloads(self, object_pods: ObjectPods, key: ObjectKey) -> None:
         """Read the workloads of an object's manifests, with the live fields they leave to other managers. If
         Fleet applies them (`is_placed`), one of these is kubectl.
         """
-        address, cluster_id = key
+        _, cluster_id = key
         observed_cluster = self._get_observed_cluster(cluster_id)
-        live_workloads = self._collect_live_workloads(key, observed_cluster, is_placed=is_placed)
+        live_workloads = self._collect_live_workloads(key, observed_cluster, is_placed=object_pods.is_placed)
         for other_id, name in self._recreated_workloads:
             if other_id == cluster_id:
                 live_workloads.pop(name, None)
@@ -233,7 +237,7 @@ class PodsByCluster:
             live_workloads=live_workloads,
             previous_manifests=self._prior_pods.get(key, NO_PRIOR_PODS).manifests,
         )
-        self.findings += [(address, finding) for finding in reading.findings]
+        object_pods.findings = reading.findings
         object_pods.workloads = add_previous_maximums(reading.workloads, self._prior_workloads.get(cluster_id, {}))
 
     def _collect_live_workloads(

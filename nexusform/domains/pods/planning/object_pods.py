@@ -9,6 +9,7 @@ from typing import Any, Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from nexusform.diagnostics.diagnostic import Problem
 from nexusform.documents.scalars import parse_integer
 from nexusform.domains.pods.importers.kubernetes_workloads import collect_workloads
 from nexusform.domains.pods.importers.manifest_parser import Manifest
@@ -105,7 +106,8 @@ class ObjectPods(Struct):
     `prior_templates` are template hashes by workload. `workloads` and `manifests` are those of the last call, `values`
     is the returned value, `outcomes` has the outcome of each pod (by workload and number), `displacements` those of
     pods evicted for other objects. `uncreated_keys`: workloads without some of their pods, `has_rejected_pods`: some of
-    them on any number of nodes (see WorkloadForecast); `rejections` are pods rejected permanently.
+    them on any number of nodes (see WorkloadForecast); `rejections` are pods rejected permanently. `findings` are
+    problems of the manifests, applied by Fleet (`is_placed`) or by the plan.
     """
 
     prior_pods: dict[str, dict[str, ExistingPod]] = field(default_factory=dict)
@@ -113,6 +115,8 @@ class ObjectPods(Struct):
     prior_templates: dict[str, str] = field(default_factory=dict)
     workloads: tuple[Workload, ...] = ()
     manifests: tuple[Manifest, ...] = ()
+    findings: tuple[Problem, ...] = ()
+    is_placed: bool = False
     outcomes: dict[str, dict[int, PodOutcome]] = field(default_factory=dict)
     displacements: dict[PodKey, PodOutcome] = field(default_factory=dict)
     removed_outcomes: list[PodOutcome] = field(default_factory=list)

@@ -11,7 +11,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.domains.pods.importers.kubernetes_workloads import collect_workloads
-from nexusform.domains.pods.importers.manifest_parser import Manifest, is_reserved_namespace, unwrap_envelopes
+from nexusform.domains.pods.importers.manifest_parser import (
+    Manifest,
+    is_reserved_namespace,
+    select_manifests,
+    unwrap_envelopes,
+)
 from nexusform.domains.pods.planning import template_matching
 from nexusform.domains.pods.planning.cluster_pods import NO_PRIOR_PODS, ObjectKey, PodsByCluster, list_namespaces
 from nexusform.domains.pods.planning.node_clusters import NodeCluster
@@ -160,7 +165,9 @@ class PodPhase(PodsByCluster):
         self._kept_namespaces.pop(key, None)  # its manifests list its namespaces from now on
         object_pods.manifests = unwrap_envelopes(manifests).manifests
         object_pods.overrides_changed = overrides_changed
-        self._read_workloads(object_pods, key, is_placed=True)
+        object_pods.is_placed = True
+        self._read_workloads(object_pods, key)
+        self._read_workloads_of_classes(object_pods.manifests, cluster_id)
         if not object_pods.outcomes:  # in the first call for these pods
             self._apply_prior_manifests(object_pods, cluster_id, unwrap_envelopes(previous).manifests)
             self._update_unchanged_specs(object_pods, cluster_id)
@@ -183,12 +190,21 @@ class PodPhase(PodsByCluster):
         keys: list[ObjectKey] = []
         for address, _ in objects:  # a PriorityClass of one object applies to the pods of all
             object_pods = self._object_pods[address, cluster_id]
-            self._read_workloads(object_pods, (address, cluster_id), is_placed=False)
+            self._read_workloads(object_pods, (address, cluster_id))
             self._update_unchanged_specs(object_pods, cluster_id)
             self._import_observed_pods(object_pods, cluster)
             keys.append((address, cluster_id))
+        for address, _ in objects:
+            self._read_workloads_of_classes(self._object_pods[address, cluster_id].manifests, cluster_id)
         self._predict_changed_objects(keys, cluster)
         return {address: self._object_pods[address, cluster_id].values for address, _ in objects}
+
+    def _read_workloads_of_classes(self, manifests: Iterable[Manifest], cluster_id: str) -> None:
+        """Read workloads without their pods again if there are new PriorityClasses: their controllers try again."""
+        if any(select_manifests(manifests, "scheduling.k8s.io", "PriorityClass")):
+            for key, object_pods in self._object_pods_by_cluster[cluster_id].items():
+                if object_pods.uncreated_keys:
+                    self._read_workloads(object_pods, key)
 
     def remove_pods(
         self, placement_address: str, cluster_name: str, trigger: str = BINDING_REMOVED, *, keeps_running: bool = False

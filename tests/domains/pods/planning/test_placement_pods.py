@@ -284,3 +284,33 @@ def test_member_without_cluster_id_has_the_nodes_read_by_its_name(figures: str) 
     assert read_pod_nodes(build_state_after(result)) == {"m": {"web-0": "n"}}
     assert read_available_cpu(result) == {"m": "1" if figures else "3"}
     assert is_empty(plan_observed(text + build_placement(), build_node("n", "4"), state=build_state_after(result)))
+
+
+def test_class_of_a_later_placement_applies_to_the_pods_of_an_earlier_one() -> None:
+    """Controllers create the pods when their PriorityClass exists. The class is on the clusters in later plans, too."""
+    classes = """
+resource "fleet_cluster_resource_placement" "classes" {
+  resource_selector {
+    group   = "scheduling.k8s.io"
+    version = "v1"
+    kind    = "PriorityClass"
+    name    = "gold"
+  }
+  depends_on = [fleet_cluster_resource_placement.p]
+}
+"""
+
+    def build(replicas: int, base: str = classes) -> str:
+        web = build_deployment("web", replicas, namespace="web", spec={"priorityClassName": "gold"})
+        return RACKS + CLUSTERS + MEMBERS + build_hub_manifest(web, GOLD) + build_placement() + base
+
+    first = require_success(plan(build(1)))
+    assert "invalid-kubernetes-manifest" not in {warning.id for warning in list_warnings(first)}
+    state = build_state_after(first)
+    assert read_pod_nodes(state) == {name: {"web-0": f"{name}-np-0"} for name in NAMES}
+    assert is_empty(plan(build(1), state))
+    scaled = require_success(plan(build(2), state))
+    assert {warning.id for warning in list_warnings(scaled)} == {"pods-share-machine"}
+    assert set(read_pod_nodes(build_state_after(scaled, state))["a"]) == {"web-0", "web-1"}
+    without = require_success(plan(build(1, base="")))
+    assert {"invalid-kubernetes-manifest", "pods-not-created"} <= {warning.id for warning in list_warnings(without)}
