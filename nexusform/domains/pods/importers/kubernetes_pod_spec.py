@@ -221,7 +221,7 @@ def parse_containers(spec: Fields) -> tuple[Container, ...]:
 def _collect_quota_figures(spec: Fields, priorities: Priorities) -> PodQuotaFields:
     """Return the fields of a pod spec read by ResourceQuotas, apart from its requests."""
     containers = [*spec.list_mappings("containers"), *spec.list_mappings("initContainers")]
-    unspecified = []
+    unspecified = []  # such as `limits.cpu`, missing in a container
     # A pod with requests of its own needs none in its containers.
     sections = () if _get_section_amounts(spec, "requests") else ("requests", "limits")
     for section, name in product(sections, ("cpu", "memory")):
@@ -309,8 +309,8 @@ def _is_sidecar(container: Fields) -> bool:
 
 
 def _compute_requests(spec: Fields, fallback: Mapping[str, int], *, has_pod_level: bool = True) -> Requests:
-    """Return max(sum of containers and sidecars, maximum of any init container) + overhead. `fallback`: amounts of
-    containers without requests in scores; {} for fitting. `has_pod_level`: requests of the whole pod replace the sum.
+    """Return max(sum of containers and sidecars, maximum of any init container) + overhead. A container without
+    requests counts with `fallback`: defaults of scores, or {}. `has_pod_level`: requests of the pod replace the sum.
     """
     is_reported = bool(fallback)  # the same manifest is read twice: report problems once
     total = sum_container_amounts(
@@ -449,7 +449,9 @@ def parse_node_term(fields: Fields) -> NodeSelectorTerm:
 def _parse_pod_affinity(
     affinity: Fields, key: str, namespace: str, labels: Mapping[str, str]
 ) -> tuple[tuple[PodTerm, ...], tuple[PodTerm, ...]]:
-    """Return the required (weight 0) and preferred terms of podAffinity or podAntiAffinity (`key`), for pod labels."""
+    """Return the required (weight 0) and preferred terms of podAffinity or podAntiAffinity (`key`). `namespace` and
+    `labels` are those of the pod.
+    """
     fields = affinity.get_mapping(key)
     required = tuple(_parse_pod_term(term, namespace, labels, weight=0) for term in fields.list_mappings(_REQUIRED))
     preferred = []
@@ -518,7 +520,7 @@ def _parse_constraint(fields: Fields, labels: Mapping[str, str], kind: str) -> S
         min_domains=fields.get_integer("minDomains", 1, minimum=1),
         honor_affinity=honor_affinity,
         honor_taints=fields.get_choice("nodeTaintsPolicy", policies, "Ignore") == "Honor",
-        counts_own_node=honor_affinity and kind == "DaemonSet",
+        counts_own_node=honor_affinity and kind == "DaemonSet",  # the affinity of its pods names one node each
     )
 
 

@@ -184,7 +184,7 @@ def parse_volumes(manifest: Manifest, spec: Fields, templates: Iterable[Fields],
     pod_name = manifest.name if manifest.kind == "Pod" else f"{manifest.name}-{{}}"  # {}: the number of the pod
     needs: list[VolumeNeed] = []
     claims: list[Claim | None] = []  # None: it limits no node
-    exclusive_claims: list[str] = []
+    exclusive_claims: list[str] = []  # ReadWriteOncePod
     disks: list[InlineVolume] = []
     missing_objects: list[str] = []
     bound_claims: list[tuple[str, str]] = []
@@ -312,8 +312,8 @@ def _find_claim_driver(claim: Manifest, storage: Storage) -> str:
 
 
 def _list_exclusive_disks(volume: Fields) -> Iterator[InlineVolume]:
-    """Yield the disks named without a claim. Pods share one on a node only if all read (isVolumeConflict of
-    kube-scheduler); an AWS disk is never shared.
+    """Yield the disks named by a volume itself. On a node, pods share such a disk only if all mount it read-only
+    (isVolumeConflict of kube-scheduler). An AWS disk is never shared.
     """
     gce, aws = volume.get_mapping("gcePersistentDisk"), volume.get_mapping("awsElasticBlockStore")
     iscsi, rbd = volume.get_mapping("iscsi"), volume.get_mapping("rbd")
@@ -324,7 +324,7 @@ def _list_exclusive_disks(volume: Fields) -> Iterator[InlineVolume]:
     if iscsi.data:
         yield InlineVolume(f"iscsi:{iscsi.get_text('iqn')}", iscsi.get_flag("readOnly"))
     image = f"{rbd.get_text('pool', 'rbd')}/{rbd.get_text('image')}"
-    # One image is the same wherever one of its monitors is.
+    # Two RBD volumes are the same disk if they have the image and one of their monitors in common.
     for monitor in rbd.get_texts("monitors"):
         yield InlineVolume(f"rbd:{monitor}/{image}", rbd.get_flag("readOnly"))
 
@@ -488,8 +488,8 @@ def _compute_bound_volume_nodes(claim: Manifest, reference: _FieldReference, sto
 
 
 def _build_unbound_claim(name: str, claim: Fields, reference: _FieldReference, storage: Storage) -> Claim | None:
-    """Return a claim without a volume; None if it limits no node. It limits none if its volume is unknown (reported at
-    `reference`), or every node can use the new volume.
+    """Return a claim without a volume; None if no node is excluded for its pods. So it is if every node can use the new
+    volume, or nothing is known about the volume (reported at `reference`).
     """
     configured_class = claim.data.get("storageClassName")
     class_name = storage.default_class if configured_class is None else claim.get_text("storageClassName")
@@ -510,7 +510,7 @@ def _build_unbound_claim(name: str, claim: Fields, reference: _FieldReference, s
     provisioning_terms = (  # nodes in reach of a new volume; () if none is created
         () if class_object.body.get("provisioner") == _NO_PROVISIONER else _parse_allowed_topologies(class_object)
     )
-    if provisioning_terms is _ALL_NODES and not waits_for_pod:
+    if provisioning_terms is _ALL_NODES and not waits_for_pod:  # the place of the new volume is not known
         text = f'requests a volume of "{class_name}", created before its pod is scheduled'
         _warn_unknown_nodes(reference, text, f"volumes of {class_name} are created before their pods are scheduled")
     csi, driver = storage.csi, csi_objects.find_csi_provisioner(class_object)
@@ -519,7 +519,7 @@ def _build_unbound_claim(name: str, claim: Fields, reference: _FieldReference, s
     has_volume_limit = any(name == driver for _, name in csi.maximums)
     can_reject_volume = is_storage_checked or has_volume_limit
     if provisioning_terms is _ALL_NODES and not can_reject_volume and not _can_bind_free_volume(unbound_claim, storage):
-        return None  # no node is better than another
+        return None
     storage_terms = _ALL_NODES
     if waits_for_pod and is_storage_checked:
         storage_terms = csi.list_storage_terms(class_name, unbound_claim.size)
@@ -559,9 +559,8 @@ def _list_zone_requirements(volume: Manifest) -> tuple[Requirement, ...]:
 def _complete_claim_of_unknown_class(claim: Claim, reference: _FieldReference, storage: Storage) -> Claim | None:
     """Return an unbound claim of a StorageClass without an object, or None if its volume is unknown (reported).
 
-    Kubernetes matches free volumes with such a claim all the same, at once (IsDelayBindingMode). If the objects of all
-    classes are known, its pods stay Pending without a free volume. If not, a claim of a named class with a free volume
-    waits for its pod.
+    Kubernetes binds a free volume to such a claim at once (IsDelayBindingMode). Without a free volume, its pods stay
+    Pending. Unless all classes are known, the named class may exist: the claim is assumed to wait for its pod.
     """
     can_bind = _can_bind_free_volume(claim, storage)
     if can_bind and storage.has_all_classes:

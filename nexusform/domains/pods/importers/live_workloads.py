@@ -187,10 +187,11 @@ def find_current_revisions(
 
 def select_placement_fields(template: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a pod template with an effect on placement, in a form to compare with another template."""
-    metadata, selected = _select_pod_template_fields(template).values()  # `selected` is the spec
+    metadata, selected = _select_pod_template_fields(template).values()  # metadata and spec
     selected["labels"] = {key: text for key, text in metadata["labels"].items() if key not in _ADDED_LABELS}
     selected.pop("schedulerName", None)  # the API server adds its default
-    host_port = "containerPort" if selected.get("hostNetwork") else "hostPort"  # its default on the host's network
+    # On the host's network, the containerPort is the default of a hostPort.
+    host_port = "containerPort" if selected.get("hostNetwork") else "hostPort"
     # The sources of volumes without their defaults; emptyDir is the default source.
     selected["volumes"] = sorted(
         (get_text(item, "name"), sorted(item.keys() - {"name", "emptyDir"}), get_text(item, *_CLAIM_NAME))

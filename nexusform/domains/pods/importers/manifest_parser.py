@@ -208,7 +208,7 @@ def find_selection_exclusion(manifest: Manifest, services: Collection[tuple[str,
 
 
 def _explain_unselectable_object(manifest: Manifest, services: Collection[tuple[str, str]]) -> str | None:
-    """Return why an object created by each cluster itself is never selected; None for all others."""
+    """Return why a placement never selects an object created by each cluster itself; None for other objects."""
     reason = "every cluster creates its own"
     match manifest.group, manifest.kind:
         case "", "ConfigMap" if manifest.name == "kube-root-ca.crt":

@@ -135,7 +135,7 @@ def match_cluster_snapshot(
         is_complete=snapshot.is_complete,
         unknown_nodes=tuple(dict.fromkeys(name for name, _ in registered if name not in cluster.node_by_name)),
         lost_pod_count=len(snapshot.pods) - len(running_pods),
-        waiting_pods=tuple(_build_existing_pods(snapshot.waiting_pods, {"": ""})),  # without a node (""), named alike
+        waiting_pods=tuple(_build_existing_pods(snapshot.waiting_pods, {"": ""})),  # "": they have no node
         snapshot=snapshot,
         unready_nodes=frozenset(name for name, node in registered if _is_unready_without_taint(node)),
         extreme_image_values=image_locality.compute_extreme_image_values(image_sizes),
@@ -299,14 +299,14 @@ def match_observed_clusters(
     external: ExternalClusters, clusters: Mapping[str, NodeCluster], objects: Iterable[VmObject]
 ) -> dict[str, ObservedCluster]:
     """Return the clusters listed by kubectl by id, matched to the plan; mismatches become warnings."""
-    removed_vms: set[str] = set()  # names
+    removed_vms: set[str] = set()  # names: the plan removes the nodes of these VMs, too
     for vm_object in objects if external.snapshots else ():  # without snapshots there are no nodes to match
         removed_vms |= set(vm_object.list_prior_names()) - {vm.name for vm in vm_object.list_vms()}
     result: dict[str, ObservedCluster] = {}
     for cluster_id, snapshot_block in external.snapshots.items():
         observed = match_cluster_snapshot(cluster_id, clusters.get(cluster_id), snapshot_block.snapshot, removed_vms)
         result[cluster_id] = observed
-        has_vms = cluster_id in clusters
+        has_vms = cluster_id in clusters  # so each node should match a VM
         external.diagnostics += _warn_mismatches(snapshot_block.block, cluster_id, observed, has_vms=has_vms)
     return result
 
@@ -386,7 +386,8 @@ def apply_observed_budget_status(
         (manifest.namespace, manifest.name): manifest.body
         for manifest in select_manifests(observed_cluster.objects, "policy", "PodDisruptionBudget")
     }
-    existing_pods = (*observed_cluster.existing_pods, *observed_cluster.replaced_pods)  # all pods then running
+    # All pods that ran at the observation, those replaced since included.
+    existing_pods = (*observed_cluster.existing_pods, *observed_cluster.replaced_pods)
     return tuple(
         _apply_budget_status(budget, statuses.get((budget.namespace, budget.name), {}), existing_pods)
         for budget in budgets

@@ -211,7 +211,7 @@ class PodsByCluster:
 
     def _read_workloads(self, object_pods: ObjectPods, key: ObjectKey, *, is_placed: bool) -> None:
         """Read the workloads of an object's manifests, with the live fields they leave to other managers. If
-        Fleet applies them (`is_placed`), one of these is kubectl.
+        Fleet applies them (`is_placed`), kubectl is another manager, too.
         """
         address, cluster_id = key
         observed_cluster = self._get_observed_cluster(cluster_id)

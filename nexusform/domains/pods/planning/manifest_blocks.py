@@ -279,7 +279,7 @@ def _warn_missing_namespaces(pods: PodPhase, instances: Mapping[str, Instance]) 
 
 
 def find_missing_namespaces(pods: PodPhase, instances: Collection[Instance]) -> dict[ObjectKey, set[str]]:
-    """Return the namespaces missing on the cluster of single-cluster objects, by address and cluster id."""
+    """Return the missing namespaces of each manifest on its cluster, by address and cluster id."""
     addresses = {str(item.address) for item in instances if item.type.kind is PlanningKind.MANIFEST}
     member_namespaces: dict[str, set[str]] = {}  # configured ones, by cluster id
     for instance in instances:
