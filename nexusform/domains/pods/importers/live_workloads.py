@@ -111,8 +111,8 @@ def get_controller_reference(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
 def _list_fields_of_other_managers(
     managers: Iterable[Mapping[str, Any]], spec: Mapping[str, Any]
 ) -> Iterator[tuple[FieldPath, Any, bool]]:
-    """Yield the fields of a live spec not written by an apply: their path, their value, and whether kubectl owns them.
-    A subresource (scale) is always written by another manager, such as an autoscaler.
+    """Yield the fields of a live spec owned by other managers than nexusform and Fleet: their path, their value, and
+    whether kubectl owns them. A subresource (scale) always has another manager, such as an autoscaler.
     """
     for item in managers:
         name, subresource = item.get("manager"), item.get("subresource")

@@ -367,7 +367,7 @@ def list_scheduled_pods(state: State, registries: PluginRegistries) -> list[Sche
 def compute_state_demand(
     instances: Mapping[Address, InstanceState], registries: PluginRegistries
 ) -> dict[str, ClaimDemand]:
-    """Return the storage demand of existing objects on each cluster; the binding of claims is unknown."""
+    """Return the storage demand of existing objects by cluster. State does not record whether claims are bound."""
     manifests_by_cluster: dict[str, list[Manifest]] = {}
     pod_counts_by_cluster: dict[str, dict[str, int]] = {}  # then by workload
     for object_pods in list_prior_pods(instances, registries, collect_prior_members(instances, registries)):

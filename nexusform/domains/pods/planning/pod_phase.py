@@ -442,18 +442,19 @@ class PodPhase(PodsByCluster):
         known_namespaces = {cluster_id: set(names) for cluster_id, names in self._namespaces.items()}
         for key, object_pods in self._object_pods.items():
             # An object outside the targets (-target) has no manifests in this plan.
-            names = list_namespaces(object_pods.manifests) or self._kept_namespaces.get(key, set())
+            created_namespaces = list_namespaces(object_pods.manifests) or self._kept_namespaces.get(key, set())
             _, cluster_id = key
-            known_namespaces.setdefault(cluster_id, set()).update(names)
+            known_namespaces.setdefault(cluster_id, set()).update(created_namespaces)
         for (address, cluster_id), object_pods in self._object_pods.items():
-            names = {item.namespace for item in object_pods.manifests if not is_reserved_namespace(item.namespace)}
-            missing_names = names - known_namespaces[cluster_id] - {""}  # "": cluster-scoped objects
+            namespaces = {item.namespace for item in object_pods.manifests}
+            used_namespaces = {name for name in namespaces if name and not is_reserved_namespace(name)}
+            missing_names = used_namespaces - known_namespaces[cluster_id]
             if missing_names:
                 yield address, cluster_id, missing_names
 
     def find_planned_pods(self, address: str, name: str) -> list[PlannedPod]:
         """Return the predicted pods of an object with this name, cluster by cluster, with their prediction's input."""
-        decisions: list[PlannedPod] = []
+        planned_pods: list[PlannedPod] = []
         for (object_address, cluster_id), object_pods in self._object_pods.items():
             if object_address != address or object_pods.inputs is None:
                 continue  # another object, or never predicted
@@ -462,8 +463,8 @@ class PodPhase(PodsByCluster):
                 if outcome.name != name:
                     continue
                 other_pods = tuple(pod for key, pod in existing_pods.items() if key != outcome.key)
-                decisions.append(PlannedPod(cluster, outcome, object_pods.inputs, other_pods))
-        return decisions
+                planned_pods.append(PlannedPod(cluster, outcome, object_pods.inputs, other_pods))
+        return planned_pods
 
     def list_inputs_and_outcomes(self) -> Iterator[tuple[PredictionInput, dict[PodKey, tuple[str, PodOutcome]]]]:
         """Yield the input of each first prediction once, with the address of the object and the outcome of its pods."""

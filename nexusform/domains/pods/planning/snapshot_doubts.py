@@ -128,7 +128,7 @@ def warn_snapshot_doubts(external: ExternalClusters, now: str) -> Iterator[Diagn
 def _is_dependent(outcome: PodOutcome, kinds: frozenset[str]) -> bool:
     """Return whether a pod may have another outcome by objects of unread kinds."""
     spec = outcome.spec
-    _, kind, _ = outcome.workload.split("/", 2)
+    _, kind, _ = outcome.workload.split("/", 2)  # namespace, kind and name
     has_namespaces = any(term.namespace_selector for term in (*spec.affinity, *spec.anti_affinity))
     # Facts about the pod, each with the kinds that matter to such pods.
     dependencies: tuple[tuple[object, tuple[str, ...]], ...] = (

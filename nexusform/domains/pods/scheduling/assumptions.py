@@ -130,7 +130,7 @@ def find_doubtful_pods(scene: PredictionScenario, outcomes: Sequence[PodOutcome]
     differences = _find_first_differences(scene, outcomes, samples, sampled_keys, tied_keys)
     doubts: dict[PodKey, PodDoubt | None] = {**ties, **differences}
     unchanged_keys = sampled_keys - differences.keys()
-    if samples < _FEWEST_SAMPLES:
+    if samples < _FEWEST_SAMPLES:  # too few to show a difference, so other pods may also be doubtful
         doubts |= _list_unsampled_doubts(scene, placed_pods, unchanged_keys - tied_keys)
     # The tied pods without a difference in any sample get None in place of TIES.
     return doubts | dict.fromkeys(unchanged_keys & tied_keys)
@@ -144,7 +144,7 @@ def _find_first_differences(
     tied_keys: AbstractSet[PodKey],
 ) -> dict[PodKey, PodDoubt]:
     """Return the first other outcome of each pod of `sampled_keys`, over the alternatives of all assumptions. `samples`
-    is the most predictions per assumption.
+    is the most predictions per assumption. Pods of `tied_keys` had a random choice in the plan.
     """
     doubts: dict[PodKey, PodDoubt] = {}
     outcomes_by_workload = group_by(outcomes, lambda outcome: outcome.workload)

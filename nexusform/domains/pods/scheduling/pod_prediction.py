@@ -386,7 +386,7 @@ class PodPredictor:
             if pod.number > blocking_number and not pod.was_pending:  # a Pending pod exists already, so it is retried
                 earlier_name = workload.format_pod_name(blocking_number)
                 reason = f"waits for {earlier_name} to run"
-                verdict = PodVerdict("", is_certain=True, feasible_nodes=0, reason=reason)
+                verdict = PodVerdict(node="", is_certain=True, feasible_nodes=0, reason=reason)
             else:
                 verdict = self._place_pod(progress, pod)
             verdicts[pod.number] = verdict
@@ -473,7 +473,7 @@ class PodPredictor:
         )
         progress.pods_to_place.append(new_pod)
         if progress.has_started:  # else `_place_workload` decides it with the other pods
-            pending_verdict = PodVerdict("", is_certain=True, feasible_nodes=0)
+            pending_verdict = PodVerdict(node="", is_certain=True, feasible_nodes=0)
             progress.outcomes[victim.number] = self._build_outcome(progress.workload, pending_verdict, new_pod)
 
     def _evict_pods_after_toleration(self, progress_list: list[WorkloadProgress]) -> None:

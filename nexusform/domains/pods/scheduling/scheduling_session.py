@@ -331,7 +331,9 @@ class SchedulingSession:
             other_rejections = [Rejection(name, "node_names", node_affinity.EXCLUDED) for name in other_names]
             reason = format_pending_message([rejection, *other_rejections], len(self._names))
             is_certain = not self._uncertain_nodes & (1 << node_index)
-            return preemption_verdict or PodVerdict("", is_certain, 0, reason=reason, rejections=(rejection,))
+            return preemption_verdict or PodVerdict(
+                node="", is_certain=is_certain, feasible_nodes=0, reason=reason, rejections=(rejection,)
+            )
         has_doubt = spec.has_unknown_rules or bool(scheduler.device_doubt)
         is_certain = self._is_certain(scheduler, 1 << node_index) and not has_doubt
         rejection_text = self._start_pod(scheduler, node_index, pod)
@@ -348,7 +350,9 @@ class SchedulingSession:
         is_certain = self._is_certain(scheduler, scheduler.facts.mask) and not self._find_doubt(scheduler, _NO_CHOICE)
         reasons = tuple(rejections.values())
         reason = format_pending_message(reasons, len(self._names)) + describe_missing(pod.spec, self.cluster.nodes)
-        pending_verdict = PodVerdict("", is_certain, feasible_nodes=0, reason=reason, rejections=reasons)
+        pending_verdict = PodVerdict(
+            node="", is_certain=is_certain, feasible_nodes=0, reason=reason, rejections=reasons
+        )
         verdict = self._add_doubt(pending_verdict, scheduler)
         if not pod.spec.has_own_claims:  # else the claims of the next pod of the spec may have other nodes
             self._failures[id(scheduler.group)] = (self.cache.version, verdict)
@@ -477,7 +481,7 @@ class SchedulingSession:
 def build_gated_verdict(spec: PodSpec) -> PodVerdict:
     """Return the verdict on a pod with scheduling gates: no node, with the gates as the reason."""
     reason = f"scheduling is blocked by {', '.join(spec.gates)}."
-    return PodVerdict("", is_certain=True, feasible_nodes=0, reason=reason, unscheduled_state=PodState.GATED)
+    return PodVerdict(node="", is_certain=True, feasible_nodes=0, reason=reason, unscheduled_state=PodState.GATED)
 
 
 def _build_started_verdict(node: str, reason: str, is_certain: bool, feasible_nodes: int) -> PodVerdict:
