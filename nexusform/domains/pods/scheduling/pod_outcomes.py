@@ -311,10 +311,10 @@ def _sum_node_capacity(capacity: Mapping[int, int], own_counters: _OwnCounters) 
     anti_affinity, spread = own_counters
     if not anti_affinity and not spread:
         return sum(capacity.values())
-    counter = (*anti_affinity, *spread)[0]
+    first_counter = (*anti_affinity, *spread)[0]  # all have the same domains
     pods_by_domain: dict[int, int] = {}
     for node, pods in capacity.items():
-        domain = counter.domain_by_node[node]
+        domain = first_counter.domain_by_node[node]
         pods_by_domain[domain] = pods_by_domain.get(domain, 0) + pods
     if anti_affinity:
         # Nodes without the key (-1) are never rejected, so they keep all their capacity.

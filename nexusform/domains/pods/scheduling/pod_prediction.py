@@ -174,7 +174,7 @@ class PodPredictor:
         return outcomes + removed_outcomes
 
     def _build_kept_outcome(self, progress: WorkloadProgress, pod: ExistingPod) -> PodOutcome:
-        """Return the outcome of a kept pod: PLACE if it got its node here with a former template, else KEEP."""
+        """Return the outcome of a kept pod: KEEP, or PLACE for a pod of a former template placed in this prediction."""
         key = progress.workload.key
         outcome = PodOutcome(
             workload=key,
@@ -193,7 +193,7 @@ class PodPredictor:
         )
         if pod.number not in progress.placed_outdated or progress.workload.is_current(pod.spec):
             return outcome
-        is_certain, trigger = progress.placed_outdated[pod.number]
+        is_certain, trigger = progress.placed_outdated[pod.number]  # those of its placement
         return replace(outcome, action=pod_outcomes.PLACE, previous="", trigger=trigger, is_certain=is_certain)
 
     def _prepare_workload(self, workload: Workload) -> WorkloadProgress:
@@ -407,7 +407,7 @@ class PodPredictor:
         if pod.former_spec is None:
             return self.session.place_pod(workload.pod, workload.key, pod.number)
         verdict = self.session.place_pod(pod.former_spec, workload.key, pod.number)
-        # It is Pending, the rollout of a Deployment replaces it, or it keeps its template.
+        # It stays as it is: Pending, or to be replaced by the rollout of a Deployment, or below the partition.
         if not verdict.node or not workload.is_ordered or workload.is_below_partition(pod.number):
             progress.is_blocked |= not verdict.node  # the rollout waits for it
             return verdict
@@ -448,7 +448,9 @@ class PodPredictor:
                 self._request_pod_again(progress, pod, pod_outcomes.PREEMPTED, preemptor)
 
     def _evict_unmanaged(self, pod: ExistingPod, trigger: str, preemptor: str = "") -> None:
-        """Record the eviction of an unmanaged pod (of no workload here); request it again if it has a controller."""
+        """Record the eviction of an unmanaged pod (of no workload here); request it again if it has a controller. It is
+        evicted for the pod `preemptor`, or ("") because of its node.
+        """
         namespace, kind, name = pod.workload.split("/", 2)
         workload = Workload(kind, namespace, name, replicas=0, pod=pod.spec)
         new_progress = WorkloadProgress(workload, had_pods=True, has_started=True)
@@ -505,7 +507,8 @@ class PodPredictor:
                 own_list = progress.kept_pods if pod in progress.kept_pods else progress.outdated_pods
                 own_list.remove(pod)
                 former_spec = None if workload.is_current(spec) else spec
-                new_pod = PodToPlace(pod.number, "", pod.node, pod_outcomes.NO_EXECUTE, former_spec=former_spec)
+                trigger = pod_outcomes.NO_EXECUTE
+                new_pod = PodToPlace(pod.number, previous=pod.node, trigger=trigger, former_spec=former_spec)
                 progress.pods_to_place.append(new_pod)
             progress.outcomes[pod.number] = self._build_outcome(workload, verdict, new_pod)
         return has_moved
