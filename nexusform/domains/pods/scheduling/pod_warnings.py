@@ -363,7 +363,7 @@ def find_shared_hardware(context: WorkloadContext) -> Iterator[WorkloadWarning]:
 def _warn_shared_machines(context: WorkloadContext) -> Iterator[WorkloadWarning]:
     """Yield one warning for each machine with two or more of the pods."""
     required_keys, preferred_keys = _list_own_topology_keys(context)
-    proposed_label = find_location_label_key(context.nodes, attrgetter("machine"), required_keys + preferred_keys)
+    machine_label = find_location_label_key(context.nodes, attrgetter("machine"), required_keys + preferred_keys)
     for machine, count in sorted(context.forecast.per_machine.items()):
         if count < 2:
             continue
@@ -373,7 +373,7 @@ def _warn_shared_machines(context: WorkloadContext) -> Iterator[WorkloadWarning]
         detail = (
             f"{count:,} of {len(context.running_outcomes):,} pods ({_format_names(machine_pods)}) would run on "
             f"machine {machine} ({workers}). Losing the machine stops them. "
-            f"{_explain_shared_hardware(context, proposed_label, 'machines')}"
+            f"{_explain_shared_hardware(context, machine_label, 'machines')}"
         )
         summary = f"{count:,} of {len(context.running_outcomes):,} pods would be lost with machine {machine}"
         yield context.build_warning(workload_warnings.SHARED_MACHINE, detail, location=machine, summary=summary)
@@ -387,11 +387,11 @@ def _warn_shared_rack(context: WorkloadContext) -> Iterator[WorkloadWarning]:
         return  # pods in several or unknown racks, or no other rack to use
     (rack,) = context.forecast.per_rack
     required_keys, preferred_keys = _list_own_topology_keys(context)
-    proposed_label = find_location_label_key(context.nodes, attrgetter("rack"), required_keys + preferred_keys)
+    rack_label = find_location_label_key(context.nodes, attrgetter("rack"), required_keys + preferred_keys)
     count = len(context.running_outcomes)
     detail = (
         f"all {count:,} pods ({_format_names(context.running_outcomes)}) would run in rack {rack}, but workers of "
-        f"{len(racks)} racks have capacity. {_explain_shared_hardware(context, proposed_label, 'racks')}"
+        f"{len(racks)} racks have capacity. {_explain_shared_hardware(context, rack_label, 'racks')}"
     )
     summary = f"all {count:,} pods would be lost with rack {rack}; {len(racks)} racks have capacity"
     yield context.build_warning(workload_warnings.SHARED_RACK, detail, location=rack, summary=summary)
@@ -431,7 +431,9 @@ def _list_own_topology_keys(context: WorkloadContext) -> tuple[list[str], list[s
 
 
 def _explain_shared_hardware(context: WorkloadContext, proposed_label: str, location_noun: str) -> str:
-    """Return why the rules do not separate the pods and how to fix it; `location_noun`: machines or racks."""
+    """Return why the rules of a workload do not separate its pods and how to fix it. `location_noun` is machines or
+    racks. `proposed_label` is a label of nodes with one value per location, "" if there is none.
+    """
     required_keys, preferred_keys = _list_own_topology_keys(context)
     domains = {node.labels.get(proposed_label) for node in context.nodes} - {None}  # nodes may lack the key
     if proposed_label and len(domains) < context.workload.replicas:

@@ -71,6 +71,7 @@ class SchedulerCache:
     """Nodes of a cluster and the pods on them. `version` changes with every pod added or removed."""
 
     def __init__(self, cluster: Cluster) -> None:
+        """Index the nodes of a cluster, without any pods yet."""
         self.nodes = cluster.nodes
         self.index = {node.name: at for at, node in enumerate(cluster.nodes)}
         self.usage = [NodeUsage() for _ in cluster.nodes]

@@ -131,7 +131,9 @@ class SchedulingSession:
             self._lowest_priority = min(self._lowest_priority, pod.spec.priority)
 
     def get_scheduler(self, spec: PodSpec, volume_needs: tuple[VolumeNeed, ...] = ()) -> PodSpecScheduler:
-        """Return the scheduler of a spec: the last one if it still applies, else a new one. `volume_needs`: its own."""
+        """Return the scheduler of a spec: the last one if it still applies, else a new one. `volume_needs` are the
+        requirements for nodes by the claims of one pod.
+        """
         group = self.cache.get_group(spec)
         scheduler = self._scheduler
         if scheduler is not None and scheduler.is_current(group, volume_needs):
@@ -298,7 +300,8 @@ class SchedulingSession:
         # The first reason against the pod; "" if it runs.
         rejection_text = next(list_kubelet_rejections(spec, node, usage), "")
         rejection_text = rejection_text or self._start_pod(scheduler, node_index, pod)
-        return _build_started_verdict(spec.node_name, rejection_text, is_certain, int(not rejection_text))
+        feasible_nodes = 0 if rejection_text else 1
+        return _build_started_verdict(spec.node_name, rejection_text, is_certain, feasible_nodes)
 
     def _start_pod(self, scheduler: PodSpecScheduler, node: int, pod: ExistingPod) -> str:
         """Add a pod to a node unless kubelet rejects it there; return the rejection, "" if the pod runs."""

@@ -122,7 +122,7 @@ class _PodReplacement(Struct, frozen=True):
         state, batch_size = self.state, 1
         state.is_blocked = self.workload.is_ordered and self._count_unready_pods(state.remaining_pods) > 0
         if self.session.cluster.limits_unavailable_pods:
-            counts_old_pods = self.session.cluster.version < UNAVAILABLE_CHANGE
+            counts_old_pods = self.session.cluster.version < UNAVAILABLE_CHANGE  # later, only new pods count
             unready_count = self._count_unready_pods(state.remaining_pods if counts_old_pods else ())
             batch_size = max(1, self.workload.max_unavailable) - unready_count
         if state.is_blocked or batch_size <= 0:

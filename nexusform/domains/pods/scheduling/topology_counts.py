@@ -58,6 +58,7 @@ class SpreadCounter(DomainCounter):
         eligible_domains: frozenset[int],
         matches_itself: int,
     ) -> None:
+        """Start without pods in the `size` domains. `matches_itself` is 1 if the constraint selects the new pod."""
         super().__init__(constraint.topology_key, domain_by_node, size)
         self.constraint = constraint
         self.eligible_nodes = eligible_nodes
