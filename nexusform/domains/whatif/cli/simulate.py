@@ -356,11 +356,11 @@ def _simulate_failure(snapshot: Snapshot, pods: Mapping[str, ClusterPods], argum
         return simulate_cluster_loss(*name_lookup.find_cluster(snapshot, arguments.cluster), pods)
     if arguments.rack:
         site, rack = name_lookup.find_rack(snapshot, arguments.rack)
-        scope, lost = FailureScope.RACK, f"{site.id}/{rack}"
-        names = [machine.name for machine in site.machines_by_rack[rack]]
+        scope, title = FailureScope.RACK, f"{site.id}/{rack}"
+        lost_machines = [machine.name for machine in site.machines_by_rack[rack]]
     elif arguments.machine:
         site, machine = name_lookup.find_machine(snapshot, arguments.machine)
-        scope, lost, names = FailureScope.MACHINE, f"{site.id}/{machine}", [machine]
+        scope, title, lost_machines = FailureScope.MACHINE, f"{site.id}/{machine}", [machine]
     else:
         sites = [candidate for candidate in snapshot.sites.values() if candidate.machines_down]
         if not sites:
@@ -374,11 +374,12 @@ def _simulate_failure(snapshot: Snapshot, pods: Mapping[str, ClusterPods], argum
             ids = format_first_items(sorted(candidate.id for candidate in sites), 4)
             raise click.UsageError(f"{len(sites)} sites have machines down ({ids}). Add -rack or -machine of one site.")
         [site] = sites
-        scope, lost, names = FailureScope.OBSERVED, site.id, []  # only the machines added below
-    down = site.machines_down.difference(names) if arguments.observed else ()
+        scope, title, lost_machines = FailureScope.OBSERVED, site.id, []  # only the machines added below
+    down = site.machines_down.difference(lost_machines) if arguments.observed else ()
     added = [name for name in site.machines if name in down]
-    added_text = f" and {format_count(len(added), 'machine')} observed down" if added and names else ""
-    return simulate_machine_loss(site, scope, f"{lost}{added_text}", [*names, *added], pods)
+    if added and lost_machines:
+        title += f" and {format_count(len(added), 'machine')} observed down"
+    return simulate_machine_loss(site, scope, title, [*lost_machines, *added], pods)
 
 
 class FleetArguments(Struct, frozen=True, kw_only=True):

@@ -219,8 +219,8 @@ def _find_common_constraints(site: SiteSnapshot, sku: VmSku) -> PlacementConstra
 def _group_by_zone(
     zone_by_rack: Mapping[str, str], free_by_rack: Mapping[str, Interval], planned_by_rack: Mapping[str, int]
 ) -> tuple[ZoneCapacity, ...]:
-    """Group the capacity of racks by zone, in byte order. `zone_by_rack` has all racks. `free_by_rack` has the existing
-    ones, and `planned_by_rack` the VMs of planned ones.
+    """Group the capacity of racks by zone, in byte order. `zone_by_rack` has all racks. `free_by_rack` has the number
+    of further VMs in existing racks, and `planned_by_rack` the number in planned ones.
     """
     racks = group_by(sorted(zone_by_rack, key=str.encode), lambda rack: zone_by_rack[rack])  # names by zone
     capacities: list[ZoneCapacity] = []

@@ -441,9 +441,8 @@ _build_row_key: Final = attrgetter("address", "kind", "pool", "object")
 
 def _build_outcomes(baseline: _SchedulingRun, result: _SchedulingRun) -> Iterator[PlacementOutcome]:
     """Build the result of each placement by comparing the two runs: `baseline` without the edits, and `result` with
-    them. Rows of both runs are unrelated to the edits.
+    them. A change found in both runs is unrelated to the edits.
     """
-    # A kept row is no change: it is never unrelated to the edits.
     baseline_rows = (*baseline.rows, *baseline.pods)
     baseline_by_key = {_build_row_key(row): row for row in baseline_rows if row.action is not PlacementAction.KEEP}
     bindings = group_by(result.rows, lambda row: row.address)
@@ -468,7 +467,7 @@ def _build_outcomes(baseline: _SchedulingRun, result: _SchedulingRun) -> Iterato
             pods=tuple(pod_rows),
             status=placement.scheduling.status,
             fresh=SchedulingDrift(gained_clusters=(), lost_clusters=()) if is_picked_now or is_old_drift else drift,
-            # An abort also without the edits is not their result.
+            # The edits do not cause an abort of the run without them.
             abort=placement.scheduling.abort if baseline_placement.scheduling.abort is None else None,
             unrelated=tuple(unrelated_rows),
         )
