@@ -155,7 +155,7 @@ def find_minimum_evictions(
     """Find the fewest evictions to let all pods in scope run; `evaluate` simulates a choice. `taintable` are clusters
     with a block in the configuration: a taint in it keeps an evicted placement away.
     """
-    before = evaluate(EvictionProposal())
+    before = evaluate(EvictionProposal())  # without any eviction
     fixed = tuple(item for item in candidates if item.policy is PlacementPolicy.PICK_FIXED)  # they name their clusters
     in_scope = [item for item in candidates if request.source_cluster in ("", item.cluster)]
     movable = tuple(item for item in in_scope if item.policy is not PlacementPolicy.PICK_FIXED)
@@ -235,7 +235,7 @@ class _EvictionSearch(Struct):
             if outcome.rejections:  # another order may be accepted
                 continue
             if not self._is_trial_successful(trial, outcome):
-                return None, outcome  # the order does not change the end
+                return None, outcome  # every order has this result
             interruption = self._describe_interruption(trial)
             if not interruption:
                 return trial, outcome

@@ -186,7 +186,7 @@ def _build_cluster_pods(cluster: NodeCluster, sources: _PodSources, observations
     """
     direct, placed_workloads = sources.direct.get(cluster.id, []), sources.placed.get(cluster.id, {})
     observed = observations.bind_cluster(cluster.id, cluster, placed_workloads.keys()) or ObservedCluster(cluster)
-    # State records no objects of an imported placement: they are those on the hub.
+    # State does not record the objects applied by an imported placement, so all objects of the hub are candidates.
     by_placements = sources.by_placements.get(cluster.id, sources.hub)
     # Applied objects are used as configured, not as listed by kubectl.
     own_identities = {manifest.identity for manifest in (*direct, *by_placements)}
@@ -196,7 +196,7 @@ def _build_cluster_pods(cluster: NodeCluster, sources: _PodSources, observations
     selected = [workload for workload in candidates if workload.key in placed_workloads]  # placed on this cluster
     workloads = (*collect_workloads(direct, context_objects).workloads, *selected)
     all_objects = [*direct, *by_placements, *other_objects]
-    # Budgets of placements are here only together with one of their workloads.
+    # Without a workload placed here, no placement is known to apply its budgets to this cluster.
     budget_objects = [*direct, *(by_placements if selected else []), *other_objects]
     model = _build_pod_cluster(cluster.name, observed, all_objects, budget_objects, workloads)
     existing = _list_existing_pods(workloads, placed_workloads, observed)

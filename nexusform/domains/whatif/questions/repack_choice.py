@@ -49,7 +49,9 @@ class RepackChoice(Struct, frozen=True):
 def choose_vms_to_recreate(
     context: RepackContext, program: RepackProgram, solution: RepackSolution, tracked_pools: frozenset[int]
 ) -> RepackChoice:
-    """Choose VMs for a solution (numbers of equal VMs and cells). Prefer the fewest pods, then affected pools."""
+    """Choose VMs for a solution (numbers of equal VMs and cells). Prefer the fewest pods, then affected pools. VMs of
+    `tracked_pools` equal only VMs of their pool, other VMs those of one class.
+    """
     groups = assign_groups(context, tracked_pools)
     cells_by_capacity = {capacity: list(cells) for capacity, cells in program.cells_by_capacity.items()}
     choice = _ChoiceBuilder(context, groups, cells_by_capacity, program.size_numbers_by_class)

@@ -69,7 +69,9 @@ def search_orders(
     time_budget: TimeBudget = NO_TIME_LIMIT,
     sources: Sequence[MovableVm] | None = None,
 ) -> OrderSearchResult:
-    """Search an order with `minimum` to `maximum` re-creations, fewest first, of all movable VMs or `sources` only."""
+    """Search an order with `minimum` to `maximum` re-creations, fewest first, of all movable VMs or `sources` only. If
+    the search ends early, `cut_at` of the result is its number of re-creations.
+    """
     search = _OrderSearch(context, request, time_budget, context.all_movable_vms if sources is None else sources)
     for count in range(max(minimum, 1), maximum + 1):
         try:
@@ -143,7 +145,9 @@ class _OrderSearch:
         return self._extend_solution(count, order=[])
 
     def _extend_solution(self, remaining: int, order: list[tuple[_Relocation, ...]]) -> RepackWindowSequence | None:
-        """Try up to `remaining` re-creations more than `order`. Return windows, or None. Raises _SearchLimitReached."""
+        """Try up to `remaining` re-creations after those of `order` (groups of VMs down at once). Return the windows of
+        the first order with capacity for the demand, or None. Raises _SearchLimitReached.
+        """
         self._examined_states += 1
         if self._examined_states > _MAX_EXAMINED_STATES or self._time_budget.is_exhausted:
             raise _SearchLimitReached
@@ -271,14 +275,18 @@ class _OrderSearch:
         go to the machine of the one.
         """
         for source, state in product(sources, list(self._states.values())):
-            target = self._locations[source.handle].machine
+            old_machine = self._locations[source.handle].machine
             for first, second in combinations(list(state.vms.values()), 2):
                 if not self._needs_departure(source, first, second):
                     continue
                 if self._needs_departure(source, first) or self._needs_departure(source, second):
                     continue  # one of them is enough
                 new_machine = state.machine.machine.name
-                yield _Relocation(source, new_machine), _Relocation(first, target), _Relocation(second, target)
+                yield (
+                    _Relocation(source, new_machine),
+                    _Relocation(first, old_machine),
+                    _Relocation(second, old_machine),
+                )
 
     def _build_ring_exchange(self, *sources: MovableVm) -> tuple[_Relocation, ...]:
         """Build an exchange: each VM moves to the machine of the next one, the last to that of the first."""
