@@ -89,7 +89,7 @@ def find_window_sequence(
     order, else the one with the highest certainty, or None without one.
     """
     best_sequence, best_certainty = None, -1.0
-    for strategy, is_strict in _list_window_strategies(context, choice):
+    for strategy, is_strict in _list_window_strategies(context, choice):  # strict: targets hold in every NUMA layout
         builder = _RepackSequenceBuilder(context, request, choice, strategy, is_strict=is_strict)
         sequence = builder.build_sequence(time_budget)
         if sequence is None or not has_capacity(sequence.scheduler_after, request):
@@ -558,7 +558,7 @@ def _is_deterministic(context: RepackContext, base: RackScheduler, window: Repac
         ranking = scheduler.rank_machines(demand)
         own_machine = {step.source.vm.placement.machine}  # the VM leaves it, so it is only the last choice
         best = ranking.find_best_excluding(own_machine).in_some_splits or ranking.find_best_excluding().in_some_splits
-        placement = scheduler.try_place(demand)  # (handle, placement), or None
-        if best != {step.target.machine} or placement is None or placement[1].machine != step.target.machine:
+        answer = scheduler.try_place(demand)  # (handle, placement), or None
+        if best != {step.target.machine} or answer is None or answer[1].machine != step.target.machine:
             return False
     return True
