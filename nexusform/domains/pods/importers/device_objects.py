@@ -200,10 +200,11 @@ def _parse_attribute(value: Any) -> Attribute | None:
 
 
 def _parse_amount(value: Any) -> int:
+    """Return the amount of `{"value": "10Gi"}` in thousandths; 0 if it is absent or invalid."""
     try:
         return parse_device_quantity(str(get_value_at_path(value, "value")))
     except ValueError:
-        return 0  # absent or invalid
+        return 0
 
 
 def _parse_slice_nodes(manifest: Manifest, fields: Mapping[str, Any]) -> tuple[NodeSelectorTerm, ...] | None:

@@ -552,6 +552,7 @@ def _parse_node_terms(volume: Manifest) -> Terms | None:
 
 
 def _list_zone_requirements(volume: Manifest) -> tuple[Requirement, ...]:
+    """Return the requirements of the zone labels of a volume; `zone-1__zone-2` allows both zones."""
     labels = volume.labels
     return tuple(Requirement(key, IN, tuple(labels[key].split("__"))) for key in ZONE_LABELS if key in labels)
 

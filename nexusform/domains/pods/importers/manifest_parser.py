@@ -347,6 +347,7 @@ class Fields:
     """Mapping of a manifest at a path. Absent parts read as empty; wrong types are reported once."""
 
     def __init__(self, manifest: Manifest, findings: list[Problem], data: Mapping[str, Any], *path: str | int) -> None:
+        """Read `data`, the mapping at this path of the manifest's body. Problems are added to `findings`."""
         self.manifest = manifest
         self.findings = findings
         self.data = data

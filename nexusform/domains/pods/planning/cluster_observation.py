@@ -156,7 +156,7 @@ def _rename_node_of_object(manifest: Manifest, names: Mapping[str, str]) -> Mani
 
 def _is_unready_without_taint(node: ObservedNode) -> bool:
     """Return True for a node that is not ready, but has no taint for it yet."""
-    is_unready = node.ready not in ("", "True")
+    is_unready = node.ready not in ("", "True")  # "": it has no Ready condition
     return is_unready and _UNREADY_TAINTS.isdisjoint(taint.key for taint in node.taints)
 
 

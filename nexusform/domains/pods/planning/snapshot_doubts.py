@@ -98,11 +98,12 @@ def list_snapshot_doubts(snapshot: KubectlSnapshot, now: str) -> Iterator[Snapsh
 
 
 def describe_unlisted_pods(snapshot: KubectlSnapshot) -> str:
-    """Return a clause if the files lack all pods, or those of other namespaces; "" otherwise, or without files."""
+    """Return a clause if the files list no pods, or only pods of some namespaces; "" otherwise, or without files."""
     if not snapshot.has_pods:
         return "the files list no pods" if snapshot.nodes else ""
-    namespaces = {item.name for item in snapshot.objects if item.kind == NAMESPACE} & {_SYSTEM}
-    is_partial = namespaces.difference(pod.namespace for pod in snapshot.pods)
+    # The system namespace always has pods. Without them, kubectl listed a single namespace.
+    has_system = any((item.kind, item.name) == (NAMESPACE, _SYSTEM) for item in snapshot.objects)
+    is_partial = has_system and all(pod.namespace != _SYSTEM for pod in snapshot.pods)
     return f"the files list no pod of the namespace {_SYSTEM}" if is_partial else ""
 
 
