@@ -35,7 +35,8 @@ def has_differing_concurrent_pods(workload: Workload) -> bool:
 
 def count_controller_hops(key: str) -> int:
     """Return how many controllers act one after the other until the pods of a workload (key) exist, such as 2."""
-    return _HOPS.get(key.split("/")[1], 1)
+    _, kind, _ = key.split("/", 2)  # namespace, kind and name
+    return _HOPS.get(kind, 1)
 
 
 class ArrivalOrder(Struct, frozen=True):

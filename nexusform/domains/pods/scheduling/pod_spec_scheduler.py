@@ -75,6 +75,7 @@ class _TopologyAxis:
     __slots__ = ("counts", "domain_by_node", "has_few_domains", "members")
 
     def __init__(self, counters: Sequence[DomainCounter]) -> None:
+        """Build the axis of the topology key counted by these counters."""
         self.domain_by_node = counters[0].domain_by_node  # counters of one topology key share it
         self.has_few_domains = counters[0].size <= _FEW_DOMAINS
         self.counts = [counter.counts for counter in counters]  # by domain

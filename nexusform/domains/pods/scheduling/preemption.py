@@ -79,7 +79,7 @@ class _Candidate(Struct, frozen=True):
         budgets, the highest priority of a victim, the sum of priorities, the number of victims, and late starts.
         """
         highest = self.victims[0].spec.priority  # they are sorted by importance
-        total = sum(pod.spec.priority + _OFFSET for pod in self.victims)
+        total = sum(pod.spec.priority + _OFFSET for pod in self.victims)  # more victims always weigh more
         start_age = min(pod.age for pod in self.victims if pod.spec.priority == highest)
         return (self.violations, highest, total, len(self.victims), -start_age)  # the latest start is best
 

@@ -422,7 +422,8 @@ class SchedulingSession:
             del self._pods_by_node[node][victim.pod.identity]  # evicted only once
             self._slow_evictions.append((victim, node))
         self.cache.version += 1  # earlier schedulers and failures do not know the reservation
-        return PodVerdict("", is_certain, feasible_nodes=0, reason="waits for the end of the pods evicted for it.")
+        reason = "waits for the end of the pods evicted for it."
+        return PodVerdict(node="", is_certain=is_certain, feasible_nodes=0, reason=reason)
 
     def _release_nominated_node(self, workload: str, number: int) -> int | None:
         """Release and return the node reserved for a pod waiting for its victims; None if it has none."""
@@ -491,4 +492,7 @@ def _build_started_verdict(node: str, reason: str, is_certain: bool, feasible_no
     """Return the verdict on a pod started on its node: kubelet runs it, or rejects it with a reason."""
     if not reason:
         return PodVerdict(node, is_certain, feasible_nodes)
-    return PodVerdict("", is_certain, feasible_nodes, f"on {node}: {reason}.", unscheduled_state=PodState.FAILED)
+    text = f"on {node}: {reason}."
+    return PodVerdict(
+        node="", is_certain=is_certain, feasible_nodes=feasible_nodes, reason=text, unscheduled_state=PodState.FAILED
+    )
