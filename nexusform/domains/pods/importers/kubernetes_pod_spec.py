@@ -449,9 +449,7 @@ def parse_node_term(fields: Fields) -> NodeSelectorTerm:
 def _parse_pod_affinity(
     affinity: Fields, key: str, namespace: str, labels: Mapping[str, str]
 ) -> tuple[tuple[PodTerm, ...], tuple[PodTerm, ...]]:
-    """Return the required (weight 0) and preferred terms of podAffinity or podAntiAffinity (`key`). `namespace` and
-    `labels` are those of the pod.
-    """
+    """Return the required (weight 0) and preferred terms of podAffinity or podAntiAffinity (`key`) of a pod."""
     fields = affinity.get_mapping(key)
     required = tuple(_parse_pod_term(term, namespace, labels, weight=0) for term in fields.list_mappings(_REQUIRED))
     preferred = []

@@ -428,9 +428,7 @@ def _warn_unknown_nodes(
 
 
 def _find_claim_volume(claim: Manifest, storage: Storage) -> Manifest | None:
-    """Return the volume named in a claim, else the volume reserved for the claim (claimRef). Return None if the claim
-    has no volume, or the named volume was not read.
-    """
+    """Return the volume named in a claim, else the one reserved for it (claimRef); None for none, or an unread one."""
     volume_name = read_silently(claim, "spec").get_text("volumeName")
     if volume_name:
         return storage.volumes.get(volume_name)

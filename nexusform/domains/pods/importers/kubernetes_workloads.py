@@ -229,9 +229,7 @@ class _WorkloadReader(Struct):
         return replace(workload, current_revisions=revisions, previous_max_pods=maximum)
 
     def _has_hidden_changes(self, manifest: Manifest) -> bool:
-        """Return whether only fields without an effect on placement differ from the template applied before. Snapshots
-        omit these fields, such as environments.
-        """
+        """Return whether the plan changes only template fields omitted by snapshots, such as environments."""
         previous = self.previous_manifests.get((manifest.kind, manifest.namespace, manifest.name))
         if previous is None or _get_template(previous) == _get_template(manifest):
             return False

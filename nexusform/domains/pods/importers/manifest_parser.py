@@ -147,9 +147,7 @@ def list_envelope_problems(envelope: Manifest) -> Iterator[Problem]:
 
 
 def unwrap_envelopes(manifests: Iterable[Manifest]) -> ParsedManifests:
-    """Return the objects as applied to members: every envelope is replaced by its content. Findings are those of the
-    content, and of obsolete ConfigMap envelopes.
-    """
+    """Return the objects as applied to members, each envelope replaced by its content, and findings about it."""
     objects: list[Manifest] = []
     findings: list[Problem] = []
     for manifest in manifests:
@@ -247,9 +245,7 @@ class _ManifestReader:
             self.manifests.append(manifest)
 
     def _build_manifest(self, body: dict[str, Any], document: YamlDocument) -> Manifest | None:
-        """Return the object of a document; None, with a report, if apiVersion, kind, name or metadata is invalid.
-        Other invalid metadata is only reported.
-        """
+        """Return the object of a document; None if apiVersion, kind, name or metadata is invalid (reported)."""
         if not isinstance(body.get("metadata"), dict | None):
             self._report(document.find_position("metadata"), "metadata is a mapping.")
             return None

@@ -367,9 +367,7 @@ def _find_unlisted_usage(snapshot: KubectlSnapshot) -> _UsageByQuota:
 def apply_observed_usage(
     quotas: Iterable[ResourceQuota], observed: ObservedCluster, managed_keys: AbstractSet[str]
 ) -> tuple[ResourceQuota, ...]:
-    """Return quotas with their usage by pods outside of predictions. These are pods missing in the snapshot, and
-    waiting pods of workloads outside of `managed_keys`.
-    """
+    """Return quotas with their usage by pods missing in the snapshot, and by waiting pods not in `managed_keys`."""
     unlisted = observed.unlisted_usage
     usage = QuotaUsage(replace(quota, used=unlisted.get((quota.namespace, quota.name), ())) for quota in quotas)
     for pod in (*observed.nominated_pods, *observed.waiting_pods):

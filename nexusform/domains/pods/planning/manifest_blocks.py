@@ -127,9 +127,7 @@ def create_pod_phase(blocks: BlockPlanner, objects: Iterable[VmObject], external
 
 
 def plan_fleet_objects(blocks: BlockPlanner, evaluation: Evaluation, pods: PodPhase) -> list[Diagnostic]:
-    """Plan the Fleet objects (phase 5, after all VMs): members and other hub objects one by one, independent manifests
-    together. Return the errors of manifests.
-    """
+    """Plan Fleet objects in order, after all VMs; independent manifests together. Return the errors of manifests."""
     types = blocks.request.registries.resource_types
     fleet_blocks = blocks.order.list_phase(FLEET_PHASE)
     phase_blocks = [block for block in fleet_blocks if types[block.type].build_fleet_object is not None]

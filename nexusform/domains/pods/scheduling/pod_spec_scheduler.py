@@ -384,11 +384,9 @@ class PodSpecScheduler:
 
 
 def _compute_score_lead(best_total: int, scored_buckets: Iterable[tuple[_NodeBucket, int]]) -> int | None:
-    """Return the lead of the best total over the next lower one; None if there is none. Each bucket has the points of
-    its nodes without their usage scores.
-    """
+    """Return the lead of the best total over the next lower one; None if there is none."""
     next_total = -1  # below every total
-    for bucket, points in scored_buckets:
+    for bucket, points in scored_buckets:  # the points of its nodes without their usage scores
         for score in bucket.nodes_by_score:
             if next_total < points + score < best_total:
                 next_total = points + score

@@ -400,9 +400,7 @@ def _warn_shared_rack(context: WorkloadContext) -> Iterator[WorkloadWarning]:
 def find_location_label_key(
     nodes: Sequence[Node], get_location: Callable[[Node], str], used_keys: Sequence[str] = ()
 ) -> str:
-    """Return a label key of the nodes with values that match their locations exactly; "" if there is none. Keys
-    in `used_keys` are preferred, then well-known ones.
-    """
+    """Return a label key of the nodes with one value per location, and one location per value; "" for none."""
     located_nodes = [node for node in nodes if get_location(node)]  # nodes with a known location
     if not located_nodes:
         return ""
@@ -476,9 +474,7 @@ def _explain_too_few(
 
 
 def find_missing_topology_labels(context: WorkloadContext) -> Iterator[WorkloadWarning]:
-    """Yield warnings about topology keys of rules, if no feasible worker has the label. For required anti-affinity, one
-    worker without the label is enough.
-    """
+    """Yield warnings about topology keys of rules missing on all feasible workers, or for anti-affinity on some."""
     # A label of the workers with one value per physical machine, "" without one.
     proposed_label = find_location_label_key(context.nodes, attrgetter("machine"))
     # Every topology key of a spec with its use, each pair once.

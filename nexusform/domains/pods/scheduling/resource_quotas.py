@@ -83,9 +83,7 @@ def _find_quota_rejection(quota: ResourceQuota, used_amounts: Counter[str], pod:
 
 
 def _format_amounts(names: Iterable[str], amounts: Mapping[str, int]) -> str:
-    """Format the amounts of these names as Kubernetes does: `cpu=500m,pods=2`. CPU is counted in milli, and formatted
-    in whole units where possible. A missing amount is 0.
-    """
+    """Format these amounts as Kubernetes does, a missing one as 0: `cpu=500m,pods=2`. CPU is counted in milli."""
     texts: list[str] = []
     for name in names:
         amount = amounts.get(name, 0)

@@ -131,9 +131,7 @@ class SchedulingSession:
             self._lowest_priority = min(self._lowest_priority, pod.spec.priority)
 
     def get_scheduler(self, spec: PodSpec, volume_needs: tuple[VolumeNeed, ...] = ()) -> PodSpecScheduler:
-        """Return the scheduler of a spec: the last one if it still applies, else a new one. `volume_needs` are the
-        requirements for nodes by the claims of one pod.
-        """
+        """Return the scheduler of a spec with the node requirements of its claims: the last one, if still current."""
         group = self.cache.get_group(spec)
         scheduler = self._scheduler
         if scheduler is not None and scheduler.is_current(group, volume_needs):

@@ -149,9 +149,7 @@ class _PodReplacement(Struct, frozen=True):
         return len(self.state.stuck_numbers) + len(select_stuck_pods(old_pods))
 
     def _replace_pods(self, pods: Sequence[ExistingPod]) -> None:
-        """Delete pods of a StatefulSet at once and create the new ones, lowest ordinal first, then also pods of the set
-        evicted for them.
-        """
+        """Delete pods of a StatefulSet, then create new ones, lowest ordinal first; then those evicted for them."""
         state = self.state
         next_removed = len(state.removed_pods)  # index of the next pod to create again
         for pod in reversed(pods):

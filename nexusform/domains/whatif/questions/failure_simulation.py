@@ -260,9 +260,7 @@ def _sample_shortage(site: SiteSnapshot, scheduler: RackScheduler, lost: frozens
 
 
 def _build_node_deletions(pools: Sequence[PoolAvailability], machines: Sequence[str]) -> Iterable[NodeDeletionCommand]:
-    """Yield a command per NKS cluster to delete its nodes on the failed `machines`. A cluster is unreachable if its
-    control plane lost the quorum; it is included and marked.
-    """
+    """Yield a command per NKS cluster to delete its nodes on failed `machines`, marked if its quorum is lost."""
     nks_pools = [pool for pool in pools if pool.kind is VmOwnerKind.NKS]
     for cluster_id, pools_of_cluster in group_by(nks_pools, lambda pool: pool.cluster_id).items():
         down = list(chain.from_iterable(pool.down_vms for pool in pools_of_cluster))

@@ -148,9 +148,7 @@ class MemberCapacity(Struct, frozen=True):
 
 
 class FleetSimulation(Struct, frozen=True):
-    """Result of a simulation. `warnings`: those caused by the edits. `remaining`: placements (by key) not
-    evicted by a drain, with the member.
-    """
+    """Result of a simulation: `warnings` caused by the edits, `remaining` (placement, drained member) bindings."""
 
     edits: tuple[MemberEdit, ...]
     placements: tuple[PlacementOutcome, ...]
@@ -171,9 +169,7 @@ class FleetSimulation(Struct, frozen=True):
 
 
 class FleetSnapshot(Struct, frozen=True):
-    """Objects of a fleet, reusable for several simulations. `records` are the objects of the instances, `observed` the
-    clusters listed by kubectl, by id.
-    """
+    """Objects of a fleet. `records`: parsed objects of the instances. `observed`: clusters listed by kubectl, by id."""
 
     instances: Mapping[Address, Instance]
     records: Mapping[Address, object]
@@ -189,9 +185,7 @@ def build_fleet_snapshot(
     catalogue: str,
     observations: ClusterObservations = NO_OBSERVATIONS,
 ) -> FleetSnapshot:
-    """Build the snapshot of a fleet from the objects in state and the clusters listed by kubectl. `catalogue` is the
-    version of the SKU catalogue, for the sizes of nodes.
-    """
+    """Build the snapshot of a fleet from objects in state and observed clusters. `catalogue`: version of the SKUs."""
     ordered_objects = sorted(site_objects, key=lambda site_object: site_object.creation)
     snapshot = _build_snapshot_without_members(ordered_objects, registries)
     clusters = build_existing_clusters(ordered_objects, registries, catalogue)

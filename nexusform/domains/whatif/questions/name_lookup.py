@@ -153,9 +153,7 @@ def parse_sku_mix(skus: Mapping[str, VmSku], text: str) -> tuple[SkuCount, ...]:
 
 
 def _parse_mix_part(text: str, skus: Collection[str]) -> tuple[int, str]:
-    """Parse one part of a mix, `3xSKU` or `SKU`, to its count and SKU. The count is 1 if omitted. The SKU is "" if the
-    part is invalid, and may be unknown otherwise.
-    """
+    """Parse one part of a mix, `3xSKU` or `SKU`, to its count (1 by default) and SKU, "" if it is invalid."""
     # A SKU of the user's own may be called "2xlarge".
     if text in skus:
         return 1, text

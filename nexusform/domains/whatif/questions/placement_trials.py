@@ -360,9 +360,7 @@ def _get_source_text(configuration: Configuration, span: Span) -> str:
 
 
 class SimulatedPlacement(Struct, frozen=True):
-    """Requested placement: the text of the manifests, and their parsed form. `clusters` for PickFixed, `count`
-    for PickN, neither for PickAll.
-    """
+    """Requested placement and its manifests. `clusters` is for PickFixed, `count` for PickN, neither for PickAll."""
 
     text: str
     manifests: Sequence[Manifest]
@@ -391,9 +389,7 @@ def list_unusable_manifests(manifests: Iterable[Manifest]) -> list[str]:
 
 
 def build_trial_configuration(trial: SimulatedPlacement) -> SourceFile:
-    """Build the configuration of a trial: a hub manifest with all objects, and a placement to select them. Namespaces
-    needed by the objects, but not among them, are added.
-    """
+    """Build a hub manifest with all objects and the missing Namespaces, and a placement to select them."""
     declared = {manifest.name for manifest in trial.manifests if manifest.kind == _NAMESPACE and not manifest.group}
     namespaces = sorted(declared | {manifest.namespace for manifest in trial.manifests if manifest.namespace})
     namespace_manifests = [

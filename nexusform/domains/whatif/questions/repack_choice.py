@@ -138,9 +138,7 @@ class _ChoiceBuilder(Struct):
         return sum(source.pods for source in leaving), len({source.pool for source in leaving} - self._affected_pools)
 
     def _select_leaving_vms(self, cell: CellPosition, option: CellChange) -> list[MovableVm]:
-        """Select the VMs to leave a cell, as many of each group as the option needs. Those with the fewest pods leave
-        first; among equals, those of pools affected already.
-        """
+        """Select the VMs to leave a cell by group: those with the fewest pods, then those of pools affected already."""
         leaving: list[MovableVm] = []
         for group, count in option.leaving:
             candidates = [source for source in cell.sources if self._groups[source.handle] == group]

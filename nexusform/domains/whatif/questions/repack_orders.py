@@ -69,14 +69,12 @@ def search_orders(
     time_budget: TimeBudget = NO_TIME_LIMIT,
     sources: Sequence[MovableVm] | None = None,
 ) -> OrderSearchResult:
-    """Search an order with `minimum` to `maximum` re-creations, fewest first, of all movable VMs or `sources` only. If
-    the search ends early, `cut_at` of the result is its number of re-creations.
-    """
+    """Search an order with `minimum` to `maximum` re-creations, fewest first, of `sources` (None: all movable VMs)."""
     search = _OrderSearch(context, request, time_budget, context.all_movable_vms if sources is None else sources)
     for count in range(max(minimum, 1), maximum + 1):
         try:
             sequence = search.find_sequence(count)
-        except _SearchLimitReached:  # of states or time
+        except _SearchLimitReached:  # of states or time: larger numbers are not searched
             return OrderSearchResult(searched=count - 1, cut_at=count)
         if sequence is not None:
             return OrderSearchResult(sequence, searched=count - 1)
@@ -234,9 +232,7 @@ class _OrderSearch:
         return list(unique.values())
 
     def _try_exchanges(self, remaining: int, order: list[tuple[_Relocation, ...]]) -> RepackWindowSequence | None:
-        """Try exchanges of up to `remaining` VMs as next step of `order`. They start from VMs with a useful departure.
-        Return the first windows found, or None.
-        """
+        """Try exchanges of up to `remaining` VMs after `order`. Return the first windows found, or None."""
         sources = [source for source in self._list_vms_to_recreate() if self._is_departure_useful(source, remaining)]
         for group in self._list_exchanges(sources, remaining):
             sequence = self._try_exchange(group, remaining, order)
@@ -271,9 +267,7 @@ class _OrderSearch:
                         yield self._build_ring_exchange(first, second, third)
 
     def _list_exchanges_of_one_for_two(self, sources: Sequence[MovableVm]) -> Iterator[tuple[_Relocation, ...]]:
-        """List the exchanges of a VM for two VMs on another machine. It fits there only after both have left. The two
-        go to the machine of the one.
-        """
+        """List the exchanges of a VM for two VMs, if it fits on their machine only after both of them have left."""
         for source, state in product(sources, list(self._states.values())):
             old_machine = self._locations[source.handle].machine
             for first, second in combinations(list(state.vms.values()), 2):

@@ -106,9 +106,7 @@ class LinearProgram(Struct):
         return number
 
     def add_column(self, cost: float, upper: float, entries: Iterable[tuple[int, float]], subject: object) -> None:
-        """Add a column. `entries` are pairs (row number, coefficient), summed by row. `subject`: the objects counted by
-        the column, to read the solution.
-        """
+        """Add a column with `entries` (row number, coefficient), summed by row. `subject`: the objects it counts."""
         summed: dict[int, float] = {}
         for row, value in entries:
             summed[row] = summed.get(row, 0.0) + value

@@ -154,9 +154,7 @@ def _format_zone(zone: ZoneCapacity) -> str:
 
 
 def _build_mix_section(mix: MixAnswer) -> Section:
-    """Build the section of a mix: sentences about complete sets, and a row per SKU. The row has the VMs in a set, in
-    all sets, and in addition to these.
-    """
+    """Build the section of a mix: sentences about complete sets, and a row per SKU."""
     sets = f"{mix.sets} {select_word_form(mix.sets.maximum, 'whole set')} of {_format_sku_mix(mix.parts)}"
     lines = [f"{sets} {describe_fit(mix.sets)} if all VMs are placed at once, larger SKUs first."]
     if mix.short is not None:
