@@ -446,9 +446,9 @@ class PodPhase(PodsByCluster):
             _, cluster_id = key
             known_namespaces.setdefault(cluster_id, set()).update(created_namespaces)
         for (address, cluster_id), object_pods in self._object_pods.items():
-            namespaces = {item.namespace for item in object_pods.manifests}
-            used_namespaces = {name for name in namespaces if name and not is_reserved_namespace(name)}
-            missing_names = used_namespaces - known_namespaces[cluster_id]
+            manifests = object_pods.manifests
+            used_namespaces = {item.namespace for item in manifests if not is_reserved_namespace(item.namespace)}
+            missing_names = used_namespaces - known_namespaces[cluster_id] - {""}  # "": cluster-scoped objects
             if missing_names:
                 yield address, cluster_id, missing_names
 

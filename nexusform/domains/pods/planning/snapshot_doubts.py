@@ -102,9 +102,9 @@ def describe_unlisted_pods(snapshot: KubectlSnapshot) -> str:
     if not snapshot.has_pods:
         return "the files list no pods" if snapshot.nodes else ""
     # The system namespace always has pods. Without them, kubectl listed a single namespace.
-    has_system = any((item.kind, item.name) == (NAMESPACE, _SYSTEM) for item in snapshot.objects)
-    is_partial = has_system and all(pod.namespace != _SYSTEM for pod in snapshot.pods)
-    return f"the files list no pod of the namespace {_SYSTEM}" if is_partial else ""
+    namespaces = {item.name for item in snapshot.objects if item.kind == NAMESPACE}
+    namespaces_without_pods = namespaces.difference(pod.namespace for pod in snapshot.pods)
+    return f"the files list no pod of the namespace {_SYSTEM}" if _SYSTEM in namespaces_without_pods else ""
 
 
 def _list_unlisted_pods(snapshot: KubectlSnapshot) -> Iterator[SnapshotUncertainty]:

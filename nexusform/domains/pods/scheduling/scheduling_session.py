@@ -298,7 +298,7 @@ class SchedulingSession:
         # The first reason against the pod; "" if it runs.
         rejection_text = next(list_kubelet_rejections(spec, node, usage), "")
         rejection_text = rejection_text or self._start_pod(scheduler, node_index, pod)
-        feasible_nodes = 0 if rejection_text else 1
+        feasible_nodes = int(not rejection_text)
         return _build_started_verdict(spec.node_name, rejection_text, is_certain, feasible_nodes)
 
     def _start_pod(self, scheduler: PodSpecScheduler, node: int, pod: ExistingPod) -> str:
