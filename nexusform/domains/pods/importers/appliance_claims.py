@@ -74,13 +74,13 @@ def collect_appliance_claims(
         claims |= reader.list_ephemeral_claims(manifest, spec, pod_counts)
         if (manifest.group, manifest.kind) == ("apps", "StatefulSet"):
             claims |= reader.list_template_claims(manifest, spec)
-    # An existing object with the name of a StatefulSet's claim is its claim.
+    # An existing claim takes the place of the one from a StatefulSet's template.
     for (namespace, name), manifest in reader.storage.claims.items():
         spec = read_silently(manifest, "spec")
         full_name = f"{namespace}/{name}"
         template_claim = claims.pop(full_name, None)
         owners = read_silently(manifest, "metadata").list_mappings("ownerReferences")
-        is_pod_claim = any(owner.get_text("kind") == "Pod" for owner in owners)  # counted with its pod
+        is_pod_claim = any(owner.get_text("kind") == "Pod" for owner in owners)  # ephemeral: listed above
         if reader.is_on_appliance(spec) and not is_pod_claim:
             owner = template_claim.owner if template_claim else None
             claims[full_name] = reader.build_existing_claim(manifest, spec, owner)

@@ -354,6 +354,7 @@ def parse_snapshot(text: str) -> KubectlSnapshot:
         unread_kinds=tuple(get_list(data, "unread")),
         objects=objects,
         missing_kinds=missing_kinds,
+        # The newest kubelet version, else the version in the configuration.
         version=max((node.version for node in nodes), default=()) or parse_version(get_text(data, "version")),
     )
 

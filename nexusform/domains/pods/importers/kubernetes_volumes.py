@@ -182,13 +182,13 @@ def parse_volumes(manifest: Manifest, spec: Fields, templates: Iterable[Fields],
     """Return the volumes of a pod; `templates` are the volumeClaimTemplates of its StatefulSet."""
     namespace = manifest.namespace
     pod_name = manifest.name if manifest.kind == "Pod" else f"{manifest.name}-{{}}"  # {}: the number of the pod
-    needs: list[VolumeNeed] = []
-    claims: list[Claim | None] = []  # None: it limits no node
+    needs: list[VolumeNeed] = []  # nodes in reach of existing volumes
+    claims: list[Claim | None] = []  # claims to bind (None: it limits no node)
     exclusive_claims: list[str] = []  # ReadWriteOncePod
-    disks: list[InlineVolume] = []
-    missing_objects: list[str] = []
-    bound_claims: list[tuple[str, str]] = []
-    single_node_claims: list[str] = []
+    disks: list[InlineVolume] = []  # named without a claim
+    missing_objects: list[str] = []  # reasons for pods to stay Pending
+    bound_claims: list[tuple[str, str]] = []  # (claim, CSI driver)
+    single_node_claims: list[str] = []  # with a volume attached to one node at a time
     template_names: set[str] = set()
     claim_count = 0
     for template in templates:

@@ -241,7 +241,7 @@ class PodsByCluster:
         pods = (*known_pods, *observed_cluster.nominated_pods, *observed_cluster.waiting_pods)
         known_keys = {pod.workload for pod in pods}
         replicas = estimate_replicas(pods).items()
-        # Observed replicas count as set by another manager than kubectl (False).
+        # The estimated replicas count as set by another manager than kubectl (False).
         live_workloads = {name: LiveWorkload(name, ((REPLICAS_PATH, count, False),)) for name, count in replicas}
         prior = self._prior_pods.get(key, NO_PRIOR_PODS)
         for job in select_manifests(prior.manifests, "batch", "Job"):

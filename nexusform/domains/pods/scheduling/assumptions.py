@@ -302,7 +302,9 @@ def _shuffle_eviction_ages(scene: PredictionScenario, sample: int) -> tuple[Exis
 
 def _list_scenarios_with_arrival_orders(scene: PredictionScenario, samples: int) -> Iterator[_Alternative]:
     """Yield `samples` scenes with other orders of arrival and other random choices, each with the condition as text.
-    In the first scenes, the workloads arrive one after the other. In later ones, each pod gets a random time.
+
+    In the first scenes, the workloads arrive one after the other. In later ones, each pod gets a random time. Slow
+    victims hold their capacity until all pods have arrived. Fast replacements of victims arrive before the next pod.
     """
     if len(scene.workloads) < 2 and not any(map(pod_orders.has_differing_concurrent_pods, scene.workloads)):
         return  # there is only one order
@@ -338,7 +340,7 @@ def _list_sequential_orders(
         for condition, ranks in _rank_workloads(keys, claiming_keys)
     ]
     if ordered_keys and len(keys) <= _MOST_PERMUTED_WORKLOADS:
-        # Without `ordered_keys`: the pods of ordered sets start at once, before those of slower controllers.
+        # Without `ordered_keys`, the pods of ordered StatefulSets start at once, before those of slower controllers.
         # Of all permutations, take every n-th one (`distance`): a third of the samples at most.
         distance = max(1, -(-factorial(len(keys)) // max(1, samples // 3)))
         any_orders = islice(permutations(keys), 0, None, distance)

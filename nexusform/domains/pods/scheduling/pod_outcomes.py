@@ -119,7 +119,7 @@ class PlaceablePodRange(Struct, frozen=True):
 class WorkloadForecast(Struct, frozen=True):
     """Workload after the prediction: requested pods, and running pods by machine and rack. Counts omit nodes with
     unknown machine or rack. `is_blocked`: a rolling update cannot continue. `uncreated` pods do not exist: rejected by
-    a quota or on admission, or (`deferred`) behind another pod of an ordered set; `rejection` is the reason.
+    a quota or on admission, or (`deferred`) behind another pod of an ordered StatefulSet; `rejection`: why.
     """
 
     workload: Workload

@@ -149,7 +149,7 @@ class PodPredictor:
         self._evict_pods_after_toleration(progress_list)
         for progress in progress_list:
             workload_progress.drop_deferred_pods(progress)
-            # An ordered set removes its surplus pods once all others have a node.
+            # An ordered StatefulSet removes its surplus pods once all others have a node.
             if all(outcome.node for outcome in progress.outcomes.values()):
                 self._remove_deferred_pods(progress)
 
@@ -225,7 +225,7 @@ class PodPredictor:
                 former_pod = replace(retried_pod, former_spec=pod.spec)
                 if workload_progress.is_pending_outdated(workload, pod):  # the rollout of its Deployment decides on it
                     progress.pending_outdated_pods.append(former_pod)
-                else:  # an ordered set (OrderedReady) replaces no pod of a former template before it runs
+                else:  # an OrderedReady StatefulSet replaces no pod of a former template before it runs
                     may_keep_template = workload.is_ordered or workload.is_below_partition(pod.number)
                     keeps_template = may_keep_template and not is_current
                     progress.pods_to_place.append(former_pod if keeps_template else retried_pod)
@@ -237,8 +237,8 @@ class PodPredictor:
         return progress
 
     def _remove_surplus(self, progress: WorkloadProgress, pods: list[ExistingPod]) -> list[ExistingPod]:
-        """Remove the surplus pods of a workload, and return the others. An ordered set removes running surplus pods
-        only after all others are ready. Until then, they are `deferred_removals`.
+        """Remove the surplus pods of a workload, and return the others. An ordered StatefulSet removes running surplus
+        pods only after all others are ready. Until then, they are `deferred_removals`.
         """
         now = self.session.cluster.observation_time
         surplus = workload_progress.select_surplus_pods(progress.workload, pods, self._is_running, now)
@@ -330,7 +330,8 @@ class PodPredictor:
         rollout.start()
         verdicts = yield from self._place_pods(progress)  # by pod number
         self._recreate_evicted()  # pods evicted for those just placed
-        if all(verdict.node for verdict in verdicts.values()):  # an ordered set scales in once all others have a node
+        # An ordered StatefulSet removes its surplus pods once all others have a node.
+        if all(verdict.node for verdict in verdicts.values()):
             self._remove_deferred_pods(progress)
         if progress.is_daemon:
             verdicts |= DaemonRollout(self.session, progress, verdicts).replace_pods()
@@ -397,9 +398,10 @@ class PodPredictor:
         return verdicts
 
     def _place_pod(self, progress: WorkloadProgress, pod: PodToPlace) -> PodVerdict:
-        """Place a pod, with its former template if it has one, and return the verdict. An ordered set replaces a pod of
-        a former template as soon as it runs, but not below the partition. So once the pod gets a node here, it is
-        removed and placed again with the current template.
+        """Place a pod, with its former template if it has one, and return the verdict.
+
+        An ordered StatefulSet updates a Pending pod of a former template as soon as it runs, unless the partition keeps
+        this template. So once such a pod gets a node, it is removed and placed again with the current template.
         """
         workload = progress.workload
         if pod.required_node:
@@ -407,7 +409,7 @@ class PodPredictor:
         if pod.former_spec is None:
             return self.session.place_pod(workload.pod, workload.key, pod.number)
         verdict = self.session.place_pod(pod.former_spec, workload.key, pod.number)
-        # It stays as it is: Pending, or to be replaced by the rollout of a Deployment, or below the partition.
+        # Without a node it stays Pending. With one, the rollout of a Deployment or the partition decides on it.
         if not verdict.node or not workload.is_ordered or workload.is_below_partition(pod.number):
             progress.is_blocked |= not verdict.node  # the rollout waits for it
             return verdict

@@ -115,9 +115,9 @@ class _PodReplacement(Struct, frozen=True):
     def replace_in_order(self) -> None:
         """Replace the pods of a StatefulSet, highest ordinal first; each waits until the new pod before it is ready.
 
-        An ordered set (OrderedReady) also waits until all existing pods are ready. The rollout ends at the partition,
-        or with `is_blocked` at the first pod that must wait. With `limits_unavailable_pods`, several pods are replaced
-        at once, but none if maxUnavailable pods are not ready.
+        With OrderedReady, it also waits until all existing pods are ready. The rollout ends at the partition, or with
+        `is_blocked` at the first pod that must wait. With `limits_unavailable_pods`, several pods are replaced at once,
+        but none if maxUnavailable pods are not ready.
         """
         state, batch_size = self.state, 1
         state.is_blocked = self.workload.is_ordered and self._count_unready_pods(state.remaining_pods) > 0

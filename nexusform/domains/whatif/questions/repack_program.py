@@ -220,11 +220,12 @@ class RepackProgram:
         multi_cell = self._list_multi_cell_vms(host)
         return CellKey(
             free=host.cells[cell],
+            # The single-cell VMs by group, each with its number of pods.
             leaving=tuple(sorted((group, tuple(sorted(counts))) for group, counts in pod_counts.items())),
             admitted=host.admitted,
             admits_demand=host.admits_demand,
             rack=machine.rack if self._tracked_pools else "",  # matters for the spread of tracked pools only
-            single_machine=machine.name if machine.name in self._single_machines else "",
+            single_machine=machine.name if machine.name in self._single_machines else "",  # if its disk has a row
             # Each multi-cell VM with a share in this cell: its index among those of the machine, and its class.
             spanning=tuple((multi_cell.index(source), source.vm_class) for source in sources if source in multi_cell),
         )

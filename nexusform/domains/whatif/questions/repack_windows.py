@@ -483,12 +483,12 @@ def exclude_machines(demand: Demand, machines: Iterable[str]) -> Demand:
 
 
 def compute_max_vms_down(context: RepackContext, pool_number: int) -> int:
-    """Compute the maximum VMs of a pool down at once, at least 1."""
+    """Compute the maximum VMs of a pool down at once, at least 1: by its quorum or max_unavailable, unless lifted."""
     pool = context.pools[pool_number]
     count = len(pool.vms)
     if pool.is_control_plane:
         return max(count - compute_quorum(count), 1)
-    if Constraint.MAX_UNAVAILABLE in context.lifted:  # tested without this limit
+    if Constraint.MAX_UNAVAILABLE in context.lifted:  # this repacking is tested without the limit
         return count
     return max(compute_amount_of_total(pool.demand.max_unavailable, count), 1)
 
