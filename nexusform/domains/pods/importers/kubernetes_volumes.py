@@ -417,7 +417,7 @@ def _build_volume(manifest: Manifest, named_by: Manifest | None = None) -> Volum
 def _warn_unknown_nodes(
     reference: _FieldReference, text: str, summary: str, outcome: str = _REACHABILITY_UNKNOWN
 ) -> None:
-    """Warn that the nodes of a volume are unknown, with the consequence."""
+    """Warn at a field (`reference`: its object and key) about a volume with unknown nodes; `outcome`: consequence."""
     fields, key = reference
     path = (*fields.path, key)
     detail = f"{fields.manifest.title}: {'.'.join(map(str, path))} {text}; {outcome}."

@@ -188,7 +188,7 @@ class PodsByCluster:
         quotas = collect_resource_quotas(manifests)
         counted_keys = self._list_managed_keys(cluster_id)
         counted_keys |= {key for other_id, key in self._recreated_workloads if other_id == cluster_id}  # deleted
-        # Pending pods of forgotten objects and of other states are existing pods: they count themselves.
+        # Pending pods of forgotten objects and of other states are among the existing pods of predictions.
         counted_keys |= {pod.workload for pod in self._existing_pods.get(cluster_id, {}).values() if not pod.node}
         return cluster_observation.apply_observed_usage(quotas, self._get_observed_cluster(cluster_id), counted_keys)
 

@@ -467,7 +467,7 @@ class PodPhase(PodsByCluster):
         return planned_pods
 
     def list_inputs_and_outcomes(self) -> Iterator[tuple[PredictionInput, dict[PodKey, tuple[str, PodOutcome]]]]:
-        """Yield the input of each first prediction once, with the address of the object and the outcome of its pods."""
+        """Yield each input of a first prediction once, with its pods by key: (address of the object, outcome)."""
         # By the id of the input: objects predicted together share one.
         pods_by_input: dict[int, tuple[PredictionInput, dict[PodKey, tuple[str, PodOutcome]]]] = {}
         for (address, _), object_pods in self._object_pods.items():

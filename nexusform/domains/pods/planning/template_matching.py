@@ -211,8 +211,7 @@ def create_replacement_check(
     objects: Iterable[ObjectPods], prior_workloads: Mapping[str, Workload], *, is_complete: bool
 ) -> Callable[[ExistingPod], bool]:
     """Return a check whether an applied plan has replaced a pod since the observation. A replaced pod has another
-    template than the workload in state (`prior_workloads`). State has no pod on its node that the plan could still
-    replace.
+    template than its workload in state (`prior_workloads`), and state has no outdated pod on its node.
     """
     outdated_nodes: dict[str, set[str]] = {}  # by workload: nodes with pods possibly of a former template in state
     for object_pods in objects:

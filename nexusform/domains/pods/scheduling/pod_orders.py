@@ -66,7 +66,7 @@ class ArrivalOrder(Struct, frozen=True):
         if self.sample % _MIXED_SAMPLES == 0:  # some samples draw a workload for each pod
             step = sum(counts.values())
             return min(ready_keys, key=lambda key: self._hash_arrival_order(f"{step}|{key}"))
-        # Ordered sets need no exception here: the arrival times of their pods include the wait.
+        # Ordered StatefulSets need no exception here: the arrival times of their pods include the wait.
         return min(counts, key=lambda key: self._compute_arrival_time(key, counts[key]))
 
     def _compute_arrival_time(self, key: str, arrived_count: int) -> float:

@@ -467,11 +467,13 @@ class PodPredictor:
 
     def _request_pod_again(self, progress: WorkloadProgress, victim: ExistingPod, trigger: str, preemptor: str) -> None:
         """Request a pod again after its eviction; it is Pending until it is placed."""
-        node = victim.node
-        required_node = node if progress.is_daemon else ""
-        former_spec = progress.find_former_spec([victim, *progress.outdated_pods], victim.number)
         new_pod = PodToPlace(
-            victim.number, required_node, node, trigger, preempted_by=preemptor, former_spec=former_spec
+            victim.number,
+            required_node=victim.node if progress.is_daemon else "",
+            previous=victim.node,
+            trigger=trigger,
+            preempted_by=preemptor,
+            former_spec=progress.find_former_spec([victim, *progress.outdated_pods], victim.number),
         )
         progress.pods_to_place.append(new_pod)
         if progress.has_started:  # else `_place_workload` decides it with the other pods

@@ -117,7 +117,8 @@ def build_observed_pods(
             namespace, kind, name = key.split("/", 2)
             # Pods in deletion or of a DaemonSet are not placed again.
             if key not in manifest_keys and kind not in ("Terminating", "DaemonSet"):
-                workloads.append(Workload(kind, namespace, name, len(own_pods), own_pods[0].spec))  # one for all pods
+                spec = own_pods[0].spec  # taken for all of its pods
+                workloads.append(Workload(kind, namespace, name, replicas=len(own_pods), pod=spec))
         pods_by_cluster[cluster_id] = replace(pods, workloads=tuple(workloads))
     return pods_by_cluster
 

@@ -203,7 +203,7 @@ class _OrderSearch:
         yield from machines
 
     def _is_departure_useful(self, source: MovableVm, remaining: int) -> bool:
-        """Return True unless more VMs must move after this one than re-creations remain; `remaining` includes it."""
+        """Return True if the VMs still to move after this one are fewer than `remaining` re-creations (one is its)."""
         state = self._states[self._locations[source.handle].machine]
         if not state.machine.admits_demand:  # this departure makes no room for the demand
             return self._compute_missing_departures() < remaining
