@@ -130,7 +130,8 @@ class _ApplianceClaimReader(Struct, frozen=True):
         if spec.get_text("volumeName") or claim_name in self.storage.reserved_volumes:
             capacity = _parse_bytes(status.get_mapping("capacity"))
             return ApplianceClaim(size, capacity, is_bound=True, owner=owner)
-        is_bound = False if claim_name in self.observed_names else self.unlisted_is_bound  # listed without a volume
+        # A claim listed by kubectl without a volume is not bound. For others this may be unknown (None).
+        is_bound = False if claim_name in self.observed_names else self.unlisted_is_bound
         return ApplianceClaim(size, is_bound=is_bound, owner=owner)
 
     def is_on_appliance(self, claim: Fields) -> bool:

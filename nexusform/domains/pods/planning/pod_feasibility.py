@@ -319,7 +319,7 @@ def _find_mix(maximum: Mapping[str, int], is_enough: Callable[[Mapping[str, int]
         return {}  # there are no mixes
     fewest: dict[str, int] = {}
     for pool, limit in maximum.items():
-        count = _find_fewest_nodes(partial(is_enough, maximum, pool), minimum=-1, maximum=limit)  # or 0
+        count = _find_fewest_nodes(partial(is_enough, maximum, pool), minimum=-1, maximum=limit)  # -1: 0 may do
         if count is None:
             return {}  # even the maximum of all pools is too few
         fewest[pool] = count

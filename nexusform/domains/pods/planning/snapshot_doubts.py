@@ -133,14 +133,14 @@ def _is_dependent(outcome: PodOutcome, kinds: frozenset[str]) -> bool:
     has_namespaces = any(term.namespace_selector for term in (*spec.affinity, *spec.anti_affinity))
     # Facts about the pod, each with the kinds that matter to such pods.
     dependencies: tuple[tuple[object, tuple[str, ...]], ...] = (
-        (True, _ADMISSION_KINDS),
+        (True, _ADMISSION_KINDS),  # of every pod
         (True, _CONTROLLER_KINDS.get(kind, (kind,))),
         (kind != "Pod", _SCALER_KINDS),
         (outcome.feasible_nodes != 1, ("Service",)),  # Services spread pods
         (spec.claim_count, _CLAIM_KINDS),
         (spec.device_claims, _DEVICE_KINDS),
-        (not outcome.node, ("PriorityClass",)),
-        (outcome.victims, ("PodDisruptionBudget",)),
+        (not outcome.node, ("PriorityClass",)),  # a Pending pod may preempt others
+        (outcome.victims, ("PodDisruptionBudget",)),  # budgets protect the pods evicted for it
         (has_namespaces, ("Namespace",)),
     )
     return any(fact and kinds.intersection(relevant_kinds) for fact, relevant_kinds in dependencies)
@@ -196,7 +196,7 @@ def find_pods_in_doubt(
 
 def _find_controller_doubt(workload: Workload, observed_count: int, scaler_kind: str) -> str:
     """Return why a workload may not have the configured pods; "" without a reason. `observed_count`: its live pods."""
-    if workload.has_orphans:
+    if workload.has_orphans:  # more adopted pods than replicas: some are deleted
         return ORPHANS
     if scaler_kind:
         return f"a {scaler_kind}"

@@ -334,7 +334,9 @@ def _list_scenarios_with_arrival_orders(scene: PredictionScenario, samples: int)
 def _list_sequential_orders(
     keys: Sequence[str], claiming_keys: Collection[str], ordered_keys: frozenset[str], samples: int
 ) -> list[tuple[str, ArrivalOrder]]:
-    """Return orders in which the workloads `keys` arrive one after the other, each with its condition as a text."""
+    """Return orders in which the workloads `keys` arrive one after the other, each with its condition as a text. Pods
+    of `claiming_keys` wait for new claims.
+    """
     orders = [
         (condition, ArrivalOrder(ranks=ranks, ordered_keys=ordered_keys))
         for condition, ranks in _rank_workloads(keys, claiming_keys)
@@ -500,7 +502,7 @@ def _list_scenarios_with_newer_version(scene: PredictionScenario, samples: int) 
 
 def _list_scenarios_with_max_unavailable(scene: PredictionScenario, _: int) -> Iterator[_Alternative]:
     """Yield the scene with StatefulSets replaced within maxUnavailable. Kubernetes 1.35.0 to 1.35.3 and versions from
-    1.37 on do so by default. A patch version is unknown here, and 1.37 replaces single pods as if it did not.
+    1.37 on do so by default. The patch version is unknown here. With a maximum of 1, 1.37 replaces pods as before.
     """
     version = scene.cluster.version
     is_possible = version in ((), (1, 35)) or version >= UNAVAILABLE_CHANGE

@@ -236,7 +236,7 @@ class DeviceAllocator:
     """Slices of a cluster. `allocate` finds devices for claims on a node; `seed` draws the order of slices."""
 
     def __init__(self, slices: Iterable[ResourceSlice], version: tuple[int, ...], seed: int) -> None:
-        self._seed = seed
+        self._seed = seed  # of the random search
         self._is_ordered = version >= _ORDERED_POOLS  # pools are searched by name, else at random
         sorted_slices = sorted(slices, key=lambda item: item.name)
         by_pool = group_by(sorted_slices, lambda item: (item.driver, item.pool))

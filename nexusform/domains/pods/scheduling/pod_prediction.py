@@ -591,7 +591,7 @@ class PodPredictor:
         pod_by_number = progress.requested_pods
         for number in sorted(outcome.number for outcome in progress.outcomes.values() if outcome.can_retry):
             if number > blocking_number and not pod_by_number[number].was_pending:
-                continue  # it is not created before the earlier pod runs
+                continue  # not Pending before: it is created only after the earlier pod runs
             verdict = self._place_pod(progress, pod_by_number[number])
             has_changed |= bool(verdict.node)
             if workload.is_ordered and not verdict.node:

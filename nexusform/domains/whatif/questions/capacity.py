@@ -321,8 +321,8 @@ def _compute_mix_bounds(
 
 def _compute_reduction(scheduler: RackScheduler, part: SkuCount, parts: Sequence[SkuCount]) -> int:
     """Return how many fewer VMs of the SKU of `part` certainly fit after one set of the mix. These are the VMs of the
-    part, and VMs blocked by other parts in the worst place. The number is _UNBOUNDED, so that no set is certain, if a
-    VM needs several cells and a machine has more of them: its choice of cells is open.
+    part, and VMs blocked by other parts in the worst place. If a VM of several cells may choose among more cells of a
+    machine, the number is _UNBOUNDED: no set is certain.
     """
     sku, share = part.sku, Share.compute(part.sku)
     if sku.numa_cells > 1 and any(machine.cells > sku.numa_cells for machine in scheduler.machines):

@@ -265,8 +265,8 @@ def _build_members(
 def _infer_unmanaged_usage(
     record: FleetMember, cluster: NodeCluster, last_member: Member | None, pods: PodPhase
 ) -> tuple[int, int]:
-    """Infer the requests of pods not managed by nexusform: (millicores, bytes). The last plan recorded the available
-    resources. These requests are the difference to those with managed pods alone. Return (0, 0) if they are unknown.
+    """Infer the requests of pods not managed by nexusform: (millicores, bytes). They are how much less was available at
+    the last plan (as recorded) than with the managed pods alone. Return (0, 0) if they are unknown.
     """
     if last_member is None:  # nothing is recorded yet
         return 0, 0

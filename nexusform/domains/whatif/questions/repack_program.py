@@ -199,8 +199,8 @@ class RepackProgram:
         self._add_rack_arrivals()
 
     def _build_machine_key(self, host: RepackMachine) -> Hashable:
-        """Build the key of a machine, the same for equal ones. Its disk only counts with unknown cells: then a pattern
-        is of the whole machine. Numbers of pods only count if restarted pods are minimized, too (`_is_fine`).
+        """Build the key of a machine, the same for equal ones. Its disk only counts if cells of VMs are unknown: then
+        the machine is used as a whole. Numbers of pods only count if restarted pods are minimized (`_is_fine`).
         """
         cells = tuple(self._build_cell_key(host, cell) for cell in range(len(host.cells)))
         unknown_cell_groups = tuple(sorted(self._groups[source.handle] for source in host.unknown_cell_vms))
@@ -242,7 +242,7 @@ class RepackProgram:
         return self._context.vm_classes[source.vm_class].sku
 
     def _add_cells(self, hosts: Iterable[RepackMachine]) -> None:
-        """Add the cells of machines: equal cells are one unit. Their machine only matters if its disk has a row."""
+        """Add the cells of machines to the program, equal cells as one unit."""
         units: dict[CellKey, list[CellPosition]] = {}
         for host in hosts:
             for cell in range(len(host.cells)):

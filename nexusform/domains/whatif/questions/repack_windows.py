@@ -270,7 +270,7 @@ class _RepackSequenceBuilder:
         return _RETURN_TURN - 1
 
     def _select_vm_for_other_machine(self, remaining: Sequence[MovableVm]) -> list[MovableVm]:
-        """Select one VM able to move to a machine other than its target, and stop steering it; [] for none."""
+        """Select one VM able to move to a machine other than its target, and give up this target; [] for none."""
         if not self._is_steered:  # VMs without targets were tried on all machines
             return []
         for source in remaining:
@@ -384,7 +384,7 @@ class _RepackSequenceBuilder:
 
     def _find_machines_before_own(self, ranking: MachineRanking, source: MovableVm) -> set[str]:
         """Find the machines to cordon for a VM to return to its own one in every NUMA layout. Its own one is the last
-        choice, so these are all machines chosen in some layout. Return none if the VM need not return in every layout.
+        choice, so these are all machines chosen in some layout. Without `_is_strict`, return none.
         """
         others: set[str] = set()
         if self._is_strict and self._is_returning_vm(source):

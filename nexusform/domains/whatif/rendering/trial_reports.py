@@ -82,7 +82,7 @@ def build_placement_report(answer: PlacementFeasibility, path: str) -> Report:
     verdict = "no cluster is selected, or the manifests have no pods"
     if answer.bindings:
         line = next(describe_feasibility(Plan(feasibility=tuple(answer.bindings))))
-        _, _, verdict = line.partition(": ")  # without the name of the placement
+        _, _, verdict = line.partition(": ")  # the text for a plan with these bindings alone, without the name
     prefix = enclose("", answer.missing, "; ")
     sections = tuple(_build_placement_sections(answer))
     return Report(title, f"{prefix}{verdict}.", is_finding=answer.has_findings, sections=sections)
