@@ -269,9 +269,7 @@ def _parse_claim_volume(namespace: str, name: str, source: Fields, storage: Stor
 
 
 def _report_missing_claim(name: str, reference: _FieldReference, storage: Storage) -> PodVolumes:
-    """Warn about a claim without a manifest, and return the volumes of its pods. They stay Pending if all objects of
-    the cluster are known, else the claim is ignored.
-    """
+    """Warn about a claim without a manifest: its pods stay Pending. Unless all objects are known, it is ignored."""
     text, summary = f'names the claim "{name}", but no manifest defines it', f"claim {name} is not on the cluster"
     if not storage.is_complete:
         _warn_unknown_nodes(reference, text, summary)

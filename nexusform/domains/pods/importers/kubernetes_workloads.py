@@ -447,9 +447,7 @@ def _check_rollout_limits(rolling_update: Fields, surge_text: str, unavailable_t
 
 
 def _parse_count_or_percentage(fields: Fields, key: str, replicas: int, *, rounds_up: bool) -> int:
-    """Return the value of a field: a number of pods, or a percentage of the replicas (by default 25%). A surge rounds
-    up, an unavailability down. An invalid value is reported.
-    """
+    """Return a number of pods, or a percentage of the replicas as pods (default 25%). An invalid one is reported."""
     value = fields.data.get(key)
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return value

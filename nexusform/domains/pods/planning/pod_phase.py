@@ -170,9 +170,7 @@ class PodPhase(PodsByCluster):
     def place_objects(
         self, cluster_name: str, objects: Sequence[tuple[str, tuple[Manifest, ...]]]
     ) -> dict[str, PodMap]:
-        """Place the pods of objects (address, manifests) in one queue. Return their locations by address of the object,
-        workload and pod name.
-        """
+        """Place the pods of objects (address, manifests) in one queue; return locations by address, workload, name."""
         cluster_id = self.members.get(cluster_name, cluster_name)
         cluster = self.clusters.get(cluster_id)
         if cluster is None:

@@ -227,9 +227,7 @@ def _find_moved_pods(by_workload: Mapping[str, Sequence[PodOutcome]], alternativ
 def _find_moved_numbered_pods(
     outcomes: Sequence[PodOutcome], others: Sequence[PodOutcome]
 ) -> Iterator[tuple[PodKey, str]]:
-    """Yield the pods with another node or template, or removed, in the other prediction, each with its node there, or
-    "another template" on the same node.
-    """
+    """Yield the pods with another result in the other prediction, each with its node there, or "another template"."""
     others_by_number = {other.number: other for other in others}
     for outcome in outcomes:
         other = others_by_number.get(outcome.number)  # None: not created there
@@ -334,9 +332,7 @@ def _list_scenarios_with_arrival_orders(scene: PredictionScenario, samples: int)
 def _list_sequential_orders(
     keys: Sequence[str], claiming_keys: Collection[str], ordered_keys: frozenset[str], samples: int
 ) -> list[tuple[str, ArrivalOrder]]:
-    """Return orders in which the workloads `keys` arrive one after the other, each with its condition as a text. Pods
-    of `claiming_keys` wait for new claims.
-    """
+    """Return orders of workloads (`keys`) one after another, with their conditions. `claiming_keys` wait for claims."""
     orders = [
         (condition, ArrivalOrder(ranks=ranks, ordered_keys=ordered_keys))
         for condition, ranks in _rank_workloads(keys, claiming_keys)

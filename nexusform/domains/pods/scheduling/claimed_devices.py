@@ -134,9 +134,8 @@ class ClaimedDevices:
         return RANDOM if has_scores else ""
 
     def _can_use_allocated_claims(self, claims: Iterable[DeviceClaim], node: Node) -> bool:
-        """Return whether a node can use the devices of the allocated claims among these; unknown devices are allowed.
-        A claim from a template (`is_own`) is new for each pod.
-        """
+        """Return whether a node can use the devices of the allocated claims among these; unknown ones are allowed."""
+        # A claim from a template (`is_own`) is new for each pod, so it is not allocated yet.
         uses = [use for claim in claims if not claim.is_own for use in self._uses.get(claim.name, ())]
         return all(self._allocator.is_reachable(use.device, node) for use in uses)
 
@@ -236,6 +235,7 @@ class DeviceAllocator:
     """Slices of a cluster. `allocate` finds devices for claims on a node; `seed` draws the order of slices."""
 
     def __init__(self, slices: Iterable[ResourceSlice], version: tuple[int, ...], seed: int) -> None:
+        """Index the devices of each pool. `version` is the one of the scheduler."""
         self._seed = seed  # of the random search
         self._is_ordered = version >= _ORDERED_POOLS  # pools are searched by name, else at random
         sorted_slices = sorted(slices, key=lambda item: item.name)
@@ -478,12 +478,10 @@ def _is_selected(alternative: DeviceSubRequest, item: ResourceSlice, device: Dev
 
 
 def find_device_attribute(candidate: CandidateDevice, name: str) -> Attribute | None:
-    """Return an attribute of a device by its full name (`domain/name`); None if it has no such attribute. The device
-    may list an attribute of the driver's domain without this domain.
-    """
+    """Return an attribute of a device by its full name (`domain/name`); None if it has no such attribute."""
     attributes = candidate.device.attributes
     if name in attributes:
         return attributes[name]
     domain, _, identifier = name.partition("/")
-    is_own_domain = domain == candidate.slice.driver
+    is_own_domain = domain == candidate.slice.driver  # a device may omit the domain of its driver
     return attributes.get(identifier) if is_own_domain else None

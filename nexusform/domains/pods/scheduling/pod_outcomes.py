@@ -205,9 +205,7 @@ def count_occurrences(names: Iterable[str]) -> dict[str, int]:
 
 
 def compute_placeable_range(scheduler: PodSpecScheduler, further: int) -> PlaceablePodRange:
-    """Return how many of `further` more pods of the scheduler's spec fit on the nodes, as a range. Its bounds are
-    equal, unless the number depends on the order of placement.
-    """
+    """Return how many of `further` more pods of the spec fit, as a range if it depends on the order of placement."""
     spec, cache, counts = scheduler.group.spec, scheduler.cache, scheduler.counts
     if spec.exclusive_claims:  # ReadWriteOncePod: the claims of one pod at most
         further = 0 if cache.has_claim_conflict(spec) else min(further, 1)

@@ -115,9 +115,7 @@ class PodPredictor:
         return not self._find_node_loss_trigger(pod)
 
     def _find_node_loss_trigger(self, pod: ExistingPod) -> str:
-        """Return why a pod leaves its node at once; "" if it keeps its node. The reason is NODE_REMOVED for a lost pod
-        or one without a node. It is NO_EXECUTE for a pod evicted by a taint.
-        """
+        """Return why a pod leaves its node at once: NODE_REMOVED or NO_EXECUTE (evicted by a taint); "" if it stays."""
         if pod.node not in self.nodes or pod.key in self.lost_pods:
             return pod_outcomes.NODE_REMOVED
         is_evicted = self._compute_remaining_seconds(pod) == 0  # None: never

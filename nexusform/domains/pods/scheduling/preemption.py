@@ -144,6 +144,7 @@ class _PreemptionTrial:
     def __init__(
         self, scheduler: PodSpecScheduler, pods_by_node: Sequence[NodePods], allowances: Sequence[DisruptionAllowance]
     ) -> None:
+        """Prepare trials for the next pod of `scheduler`. `allowances` are the evictions allowed by each budget."""
         self._scheduler = scheduler
         self._pods_by_node = pods_by_node
         self._allowances = allowances

@@ -348,7 +348,7 @@ class SchedulingSession:
         preemption_verdict = self._try_preemption(scheduler, pod, rejections)
         if preemption_verdict is not None:
             return self._add_doubt(preemption_verdict, scheduler)
-        # Certain only if no earlier random choice used a feasible node (`mask`: a bit each), and no fact is unknown.
+        # Certain only if no earlier random choice affects feasible nodes (`mask`: a bit each), and no fact is unknown.
         is_certain = self._is_certain(scheduler, scheduler.facts.mask) and not self._find_doubt(scheduler, _NO_CHOICE)
         reasons = tuple(rejections.values())
         reason = format_pending_message(reasons, len(self._names)) + describe_missing(pod.spec, self.cluster.nodes)

@@ -520,6 +520,7 @@ class DaemonRollout:
                 self._record_verdict(new_pod, verdict)
 
     def _record_uncreated_pod(self) -> None:
+        """Count a pod rejected on admission as waiting and uncreated, with the reason."""
         self._waiting_count += 1
         self._progress.uncreated += 1
         self._progress.rejection = self._workload.admission_error

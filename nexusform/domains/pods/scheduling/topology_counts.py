@@ -25,6 +25,7 @@ class DomainCounter:
     __slots__ = ("counts", "domain_by_node", "key", "size")
 
     def __init__(self, key: str, domain_by_node: list[int], size: int) -> None:
+        """Start without pods in the `size` domains of a topology key."""
         self.key = key
         self.domain_by_node = domain_by_node
         self.counts = [0] * (size + 1)  # the last item is for nodes without a domain (-1)

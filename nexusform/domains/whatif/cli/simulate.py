@@ -74,17 +74,16 @@ def run_question(
     build_answer: Callable[[Snapshot, SimulationInput], Answer],
     open_input: Callable[[CommandContext, str], SimulationInput] = open_snapshot,
 ) -> int:
-    """Read the input, answer the question and print the answer, or diagnostics. If stdout is for a document only,
-    warnings go to stderr (`is_aside`). Return the exit code.
-    """
+    """Read the input, answer the question, and print the answer or diagnostics. Return the exit code."""
     screen = flags.view.create_screen()
     context = create_context(flags.state, flags.variables)
+    is_aside = is_document(flags.answer)  # stdout is for a document only: warnings go to stderr
     try:
         inputs = open_input(context, flags.answer.plan)
     except UnreadableInput as problem:
-        screen.print_diagnostics(problem.diagnostics, problem.sources, is_aside=is_document(flags.answer))
+        screen.print_diagnostics(problem.diagnostics, problem.sources, is_aside=is_aside)
         return 1
-    screen.print_diagnostics(inputs.diagnostics, inputs.sources, is_aside=is_document(flags.answer))
+    screen.print_diagnostics(inputs.diagnostics, inputs.sources, is_aside=is_aside)
     try:
         answer = build_answer(inputs.snapshot, inputs)
     except DiagnosticsError as rejection:

@@ -195,9 +195,7 @@ def list_unmanaged_vms(site: SiteSnapshot, machines: Collection[str]) -> tuple[s
 def exclude_nodes_down(
     site: SiteSnapshot, pods: Mapping[str, ClusterPods], machines: Collection[str]
 ) -> Mapping[str, ClusterPods]:
-    """Return the pods by cluster id without the nodes on `machines`: they are down now. The pods of these nodes run
-    elsewhere, or wait. Clusters without such nodes stay as they are.
-    """
+    """Return the pods by cluster id without the nodes on `machines`: the pods of these nodes run elsewhere or wait."""
     pods_on_others = dict(pods)
     for cluster in site.clusters:
         vms = chain.from_iterable(pool.vms for pool in cluster.pools)

@@ -434,9 +434,7 @@ _build_row_key: Final = attrgetter("address", "kind", "pool", "object")
 
 
 def _build_outcomes(baseline: _SchedulingRun, result: _SchedulingRun) -> Iterator[PlacementOutcome]:
-    """Build the result of each placement by comparing the two runs: `baseline` without the edits, and `result` with
-    them. A change found in both runs is unrelated to the edits.
-    """
+    """Build the result of each placement by comparing both runs: `baseline` without the edits, `result` with them."""
     baseline_rows = (*baseline.rows, *baseline.pods)
     baseline_by_key = {_build_row_key(row): row for row in baseline_rows if row.action is not PlacementAction.KEEP}
     bindings = group_by(result.rows, lambda row: row.address)

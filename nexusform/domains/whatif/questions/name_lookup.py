@@ -43,8 +43,8 @@ def find_only_site(snapshot: Snapshot, text: str) -> SiteSnapshot:
 
 
 def check_excluded_addresses(site: SiteSnapshot, texts: Iterable[str]) -> frozenset[str]:
-    """Check the values of -not: each is the address of a resource with VMs, or of one VM (`ADDRESS:OBJECT`). Return
-    them as a set. Raises DiagnosticsError for an unknown one.
+    """Check and return the values of -not: `ADDRESS` (of a resource with VMs), or `ADDRESS:OBJECT` for one VM. Raises
+    DiagnosticsError for an unknown one.
     """
     candidates: dict[str, None] = {}
     for pool in site.pools:

@@ -195,9 +195,7 @@ class _EvictionSearch(Struct):
     is_complete: bool = True
 
     def run(self, candidates: Sequence[EvictionCandidate]) -> tuple[EvictionProposal | None, TrialOutcome]:
-        """Return the first set of evictions to let all pods in scope run, and the outcome of its plan. Return None and
-        an empty outcome if there is none. Smaller sets come first.
-        """
+        """Return the smallest set of evictions to let all pods in scope run (None for none), and its outcome."""
         goals = [row for row in self.before.waiting if self.request.is_binding_in_scope(row)]  # their pods must run
         # Clusters with pods waiting for capacity, not for other pods.
         crowded = {row.cluster for row in goals if not any(rule in row.reason for rule in _POD_RULES)}

@@ -262,15 +262,13 @@ def _add_observed_pods(
 
 
 def _build_planned_pods(workload: Workload, pods: Mapping[str, Any], nodes: set[str]) -> Iterable[ExistingPod]:
-    """Build the planned pods of a workload. `pods` has their recorded locations by name, and `nodes` the names of the
-    existing nodes. A pod of a removed node has the node "".
-    """
+    """Build the planned pods of a workload. `pods`: recorded locations by name; `nodes`: names of existing nodes."""
     for name, location in pods.items():
         node = get_text(location, "node")
         yield ExistingPod(
             workload.key,
             parse_pod_number(workload.key, name),
-            node if node in nodes else "",
+            node if node in nodes else "",  # its node is removed
             workload.pod,
             volumes=parse_volumes(location) if isinstance(location, Mapping) else (),
         )

@@ -192,9 +192,7 @@ class _OrderSearch:
         return sorted(unique.values(), key=lambda source: source.handle)
 
     def _list_targets(self, source: MovableVm, remaining: int) -> Iterator[str]:
-        """List the machines for a VM, the first of equal ones; none if too few re-creations remain after its departure.
-        Its own machine is listed if another cell is chosen there.
-        """
+        """List the machines for a VM, the first of equal ones; none if too few re-creations remain afterwards."""
         if not self._is_departure_useful(source, remaining):
             return
         old = self._remove_vm(source)
@@ -253,9 +251,7 @@ class _OrderSearch:
             yield from self._list_exchanges_of_one_for_two(sources)
 
     def _list_rings_of_three(self, sources: Sequence[MovableVm]) -> Iterator[tuple[_Relocation, ...]]:
-        """List the exchanges of three VMs in a ring: each moves to the machine of the next one, the third to that of
-        the first. Each fits there only after that VM has left.
-        """
+        """List the rings of three VMs: each fits on the machine of the next VM only after that VM has left."""
         blockers: dict[int, list[MovableVm]] = {}  # by handle of a VM: those on machines where it fits once they left
         for vm in sources:
             blockers[vm.handle] = [other for other in sources if self._needs_departure(vm, other)]
@@ -290,9 +286,7 @@ class _OrderSearch:
     def _try_exchange(
         self, group: tuple[_Relocation, ...], remaining: int, order: list[tuple[_Relocation, ...]]
     ) -> RepackWindowSequence | None:
-        """Apply an exchange: remove all VMs of the group, and add each to its machine. Then search below, and undo it.
-        Return None if the group is not allowed or leads to no order.
-        """
+        """Apply an exchange, search below, and undo it. Return None if it is not allowed, or leads to no order."""
         sources = [relocation.source for relocation in group]
         for number, source in enumerate(sources):
             if not can_be_down_together(self._context, self._request, sources[:number], source):

@@ -85,9 +85,7 @@ def _build_pool_row(pool: PoolUpgrade) -> Row:
 
 
 def _format_surge(pool: PoolUpgrade) -> str:
-    """Format how many VMs of a pool are replaced at once: `+2` new ones first, or `-1` for old ones deleted first. A
-    percentage is added as configured: `+2 (surge 10%)`.
-    """
+    """Format the VMs replaced at once: `+2` (new ones first), `-1` (old ones deleted first), `+2 (surge 10%)`."""
     text, name, configured = f"-{pool.unavailable}", "unavailable", pool.max_unavailable
     if pool.surge:
         text, name, configured = f"+{pool.surge}", "surge", pool.max_surge
