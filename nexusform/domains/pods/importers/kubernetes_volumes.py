@@ -484,7 +484,7 @@ def _compute_bound_volume_nodes(claim: Manifest, reference: _FieldReference, sto
 
 
 def _build_unbound_claim(name: str, claim: Fields, reference: _FieldReference, storage: Storage) -> Claim | None:
-    """Return a claim without a volume; None if no node is excluded for its pods. So it is if every node can use the new
+    """Return a claim without a volume; None if it excludes no node for its pods. Then every node can use the new
     volume, or nothing is known about the volume (reported at `reference`).
     """
     configured_class = claim.data.get("storageClassName")
