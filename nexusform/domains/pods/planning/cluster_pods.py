@@ -218,7 +218,7 @@ class PodsByCluster:
         live_workloads = self._collect_live_workloads(key, observed_cluster, is_placed=is_placed)
         for other_id, name in self._recreated_workloads:
             if other_id == cluster_id:
-                live_workloads.pop(name, None)
+                live_workloads.pop(name, None)  # deleted first, so its live fields are lost
         reading = collect_workloads(
             object_pods.manifests,
             self._collect_manifests(cluster_id),
