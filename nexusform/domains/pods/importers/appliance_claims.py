@@ -67,20 +67,20 @@ def collect_appliance_claims(
     claims (namespace and name) listed by kubectl. With `is_complete`, the cluster has no other claims.
     """
     unlisted_is_bound = False if is_complete else None  # a claim not listed has no volume, or possibly one (None)
-    reader = _ApplianceClaimReader(collect_storage(manifests), observed_names, is_bound=unlisted_is_bound)
+    reader = _ApplianceClaimReader(collect_storage(manifests), observed_names, unlisted_is_bound)
     claims: dict[str, ApplianceClaim] = {}
     for manifest in manifests:
         spec = read_silently(manifest, "spec")
         claims |= reader.list_ephemeral_claims(manifest, spec, pod_counts)
         if (manifest.group, manifest.kind) == ("apps", "StatefulSet"):
             claims |= reader.list_template_claims(manifest, spec)
-    # An existing object with the name of a StatefulSet's claim is its claim.
+    # An existing claim takes the place of the one from a StatefulSet's template.
     for (namespace, name), manifest in reader.storage.claims.items():
         spec = read_silently(manifest, "spec")
         full_name = f"{namespace}/{name}"
         template_claim = claims.pop(full_name, None)
         owners = read_silently(manifest, "metadata").list_mappings("ownerReferences")
-        is_pod_claim = any(owner.get_text("kind") == "Pod" for owner in owners)  # counted with its pod
+        is_pod_claim = any(owner.get_text("kind") == "Pod" for owner in owners)  # ephemeral: listed above
         if reader.is_on_appliance(spec) and not is_pod_claim:
             owner = template_claim.owner if template_claim else None
             claims[full_name] = reader.build_existing_claim(manifest, spec, owner)
@@ -90,7 +90,7 @@ def collect_appliance_claims(
 class _ApplianceClaimReader(Struct, frozen=True):
     storage: Storage
     observed_names: AbstractSet[tuple[str, str]]
-    is_bound: bool | None  # of claims that are not observed
+    unlisted_is_bound: bool | None  # claims not listed by kubectl have a volume; None: possibly
 
     def list_ephemeral_claims(
         self, manifest: Manifest, spec: Fields, pod_counts: Mapping[str, int]
@@ -101,7 +101,7 @@ class _ApplianceClaimReader(Struct, frozen=True):
             claim = volume.get_mapping("ephemeral").get_mapping("volumeClaimTemplate").get_mapping("spec")
             if "ephemeral" in volume and self.is_on_appliance(claim):
                 size = _parse_bytes(claim.get_mapping("resources").get_mapping("requests"))
-                appliance_claim = ApplianceClaim(size, is_bound=self.is_bound)
+                appliance_claim = ApplianceClaim(size, is_bound=self.unlisted_is_bound)
                 for number in range(pod_counts.get(manifest.workload_key, 0)):
                     yield f"{manifest.workload_key}-{number}-{volume.get_text('name')}", appliance_claim
 
@@ -118,7 +118,7 @@ class _ApplianceClaimReader(Struct, frozen=True):
             prefix = f"{template.get_mapping('metadata').get_text('name')}-{manifest.name}"
             if self.is_on_appliance(claim):
                 size = _parse_bytes(claim.get_mapping("resources").get_mapping("requests"))
-                appliance_claim = ApplianceClaim(size, is_bound=self.is_bound, owner=owner)
+                appliance_claim = ApplianceClaim(size, is_bound=self.unlisted_is_bound, owner=owner)
                 for ordinal in self.storage.templates[manifest.namespace, prefix].ordinals:
                     yield f"{manifest.namespace}/{prefix}-{ordinal}", appliance_claim
 
@@ -130,7 +130,8 @@ class _ApplianceClaimReader(Struct, frozen=True):
         if spec.get_text("volumeName") or claim_name in self.storage.reserved_volumes:
             capacity = _parse_bytes(status.get_mapping("capacity"))
             return ApplianceClaim(size, capacity, is_bound=True, owner=owner)
-        is_bound = False if claim_name in self.observed_names else self.is_bound  # False: observed without a volume
+        # A claim listed by kubectl without a volume is not bound. For others this may be unknown (None).
+        is_bound = False if claim_name in self.observed_names else self.unlisted_is_bound
         return ApplianceClaim(size, is_bound=is_bound, owner=owner)
 
     def is_on_appliance(self, claim: Fields) -> bool:
@@ -173,13 +174,13 @@ def compute_planned_storage_demand(
     stateful_sets: AbstractSet[tuple[str, str]],
     removed_namespaces: AbstractSet[str],
 ) -> ClaimDemand:
-    """Return the demand after a plan is applied: of new claims, and of planned or retained prior claims.
+    """Return the storage used after a plan is applied, by new claims and by remaining prior ones.
 
     `stateful_sets` are the remaining StatefulSets (namespace and name): claims of removed ones may be retained, by
     their policy. All claims in `removed_namespaces` are deleted.
     """
     new_claims = [claim for name, claim in planned_claims.items() if name not in prior_claims]
-    size = sum(claim.final_size for claim in new_claims)
+    size = sum(claim.final_size for claim in new_claims)  # in bytes, after the plan
     retained_claims: dict[str, ApplianceClaim] = {}
     for name, claim in prior_claims.items():
         namespace, _, _ = name.partition("/")
@@ -197,6 +198,6 @@ def compute_planned_storage_demand(
         # A claim may be enlarged. One of a StatefulSet stays as it is: a changed template does not affect it.
         if planned_claim is not None and planned_claim.owner is None:
             size += max(0, planned_claim.final_size - claim.final_size)
-    existing_size = sum(claim.possible_existing_size for claim in prior_claims.values())
+    existing_size = sum(claim.possible_existing_size for claim in prior_claims.values())  # before the plan
     existing_size += sum(claim.final_size for claim in new_claims if claim.is_bound)  # to an existing volume
     return _build_demand(size, existing_size, {**retained_claims, **planned_claims}, retained_claims)

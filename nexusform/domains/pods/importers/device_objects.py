@@ -151,7 +151,7 @@ def list_allocated_claims(names: Iterable[str], objects: DeviceObjects) -> Claim
 
 
 def _parse_slice(manifest: Manifest) -> ResourceSlice:
-    """Return a ResourceSlice: the devices of one pool, and the amounts shared by them (by counter set and counter)."""
+    """Return a ResourceSlice: devices of one pool. Its `counters` are amounts shared by them, by counter set."""
     spec = get_mapping(manifest.body, "spec")
     pool = get_mapping(spec, "pool")
     return ResourceSlice(
@@ -161,14 +161,14 @@ def _parse_slice(manifest: Manifest) -> ResourceSlice:
         generation=get_integer(pool, "generation", 0),
         slice_count=get_integer(pool, "resourceSliceCount", 1),
         devices=tuple(_parse_device(manifest, device) for device in list_mappings(spec, "devices")),
-        terms=_parse_slice_nodes(manifest, spec),  # for all of its devices
+        terms=_parse_slice_nodes(manifest, spec),  # the nodes with access to all of its devices
         has_own_nodes=spec.get("perDeviceNodeSelection") is True,
         counters=_parse_counters(spec, "sharedCounters", "name"),
     )
 
 
 def _parse_device(manifest: Manifest, device: Mapping[str, Any]) -> Device:
-    """Return a device of a slice (`manifest`), without attributes of an unknown type and taints without an effect."""
+    """Return a device of a slice (`manifest`). Attributes of an unknown type and taints of effect None are omitted."""
     attributes: dict[str, Attribute] = {}
     for name, value in get_mapping(device, "attributes").items():
         attribute = _parse_attribute(value)
@@ -200,10 +200,11 @@ def _parse_attribute(value: Any) -> Attribute | None:
 
 
 def _parse_amount(value: Any) -> int:
+    """Return the amount of `{"value": "10Gi"}` in thousandths; 0 if it is absent or invalid."""
     try:
         return parse_device_quantity(str(get_value_at_path(value, "value")))
     except ValueError:
-        return 0  # absent or invalid
+        return 0
 
 
 def _parse_slice_nodes(manifest: Manifest, fields: Mapping[str, Any]) -> tuple[NodeSelectorTerm, ...] | None:
@@ -272,7 +273,7 @@ class _DeviceClaimReader:
         """
         if manifest.version != _VERSION:
             self.problems.append(f"{manifest.title} has version {manifest.version}, not {_VERSION}")
-        if not spec and not self._is_complete:
+        if not spec and not self._is_complete:  # else its spec is empty in fact
             self.problems.append(f"{manifest.title} has no spec")
         errors: list[str] = []
         request_bodies = list_mappings(spec, "devices", "requests")
@@ -303,8 +304,8 @@ class _DeviceClaimReader:
         self, title: str, full_name: str, fields: Mapping[str, Any], errors: list[str]
     ) -> DeviceSubRequest:
         """Return an alternative of a device request from its `fields`. `title` names the claim in messages, `full_name`
-        is `request` or `request/alternative`. Errors, due to which no pod gets a node, are added to `errors`. Facts
-        not evaluated are added to `self.problems`.
+        is `request` or `request/alternative`. `errors` collects the reasons for pods to stay Pending,
+        `self.problems` the facts not evaluated by this program.
         """
         class_name = get_text(fields, "deviceClassName")
         device_class = self._objects.classes.get(class_name)

@@ -21,9 +21,7 @@ class KubectlKindFiles(Struct, frozen=True):
 
 
 def read_kind_files(directory: str, context: ReadContext) -> KubectlKindFiles:
-    """Read the file of each kind. A kind without a readable file is unread, unless kubectl's error output shows it as
-    unknown to the server: then it has no objects.
-    """
+    """Read the file of each kind. A kind without a readable file is unread, unless it is unknown to the server."""
     contents: list[tuple[str, bytes]] = []
     unread_kinds: list[str] = []
     # A kind unknown to the server, such as one of a CRD that is not installed, is no problem.

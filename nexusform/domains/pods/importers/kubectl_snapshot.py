@@ -329,7 +329,7 @@ def parse_snapshot(text: str) -> KubectlSnapshot:
     bodies = get_list(data, "objects")
     objects = tuple(map(_build_observed_manifest, bodies))
     missing_kinds = find_missing_kinds(bodies)
-    is_complete = NAMESPACE not in missing_kinds
+    is_complete = NAMESPACE not in missing_kinds  # every cluster has Namespaces: without one, objects were not listed
     storage, devices = collect_storage(objects, is_complete=is_complete), device_objects.collect_device_objects(objects)
     build_pod = partial(_build_pod, storage=storage, devices=devices, is_complete=is_complete)
     pods: list[ObservedPod] = []
@@ -354,6 +354,7 @@ def parse_snapshot(text: str) -> KubectlSnapshot:
         unread_kinds=tuple(get_list(data, "unread")),
         objects=objects,
         missing_kinds=missing_kinds,
+        # The newest kubelet version, else the version in the configuration.
         version=max((node.version for node in nodes), default=()) or parse_version(get_text(data, "version")),
     )
 

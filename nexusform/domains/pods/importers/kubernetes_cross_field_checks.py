@@ -150,6 +150,7 @@ def _check_pod(pod: Node) -> Iterator[CheckFailure]:
 
 
 def _check_container(container: Node) -> Iterator[CheckFailure]:
+    """Yield a failure (node, path, message) for each probe with a successThreshold above 1."""
     for key in ("livenessProbe", "startupProbe"):
         threshold = container.get_node(key, "successThreshold")
         if _get_number(threshold, 1) > 1:
@@ -162,12 +163,14 @@ def _check_environment_variable(variable: Node) -> Iterator[CheckFailure]:
 
 
 def _check_value_source(source: Node) -> Iterator[CheckFailure]:
+    """Yield a failure unless exactly one source of the value is set. The path "" means the object itself."""
     present_keys = [key for key, node in source.list_fields() if not node.is_absent]
     if len(present_keys) != 1 and isinstance(source.data, dict):
         yield source, "", f"must name one source of the value, not {len(present_keys)}."
 
 
 def _check_probe(probe: Node) -> Iterator[CheckFailure]:
+    """Yield a failure unless a probe has exactly one handler. The path "" means the probe itself."""
     handlers = _list_present_keys(probe, *_HANDLERS)
     if len(handlers) != 1:
         found_text = " and ".join(handlers) if handlers else "none"
@@ -175,12 +178,14 @@ def _check_probe(probe: Node) -> Iterator[CheckFailure]:
 
 
 def _check_volume(volume: Node) -> Iterator[CheckFailure]:
+    """Yield a failure if a volume has several sources. The path "" means the volume itself."""
     sources = [key for key, node in volume.list_fields() if key != "name" and not node.is_absent]
     if len(sources) > 1:
         yield volume, "", f"can be of one kind only, not {' and '.join(sources)}."
 
 
 def _check_resources(resources: Node) -> Iterator[CheckFailure]:
+    """Yield a failure for each request above its limit."""
     for name, request in resources.get_node("requests").list_fields():
         limit = resources.get_node("limits", name)
         minimum, maximum = read_quantity(request.data), read_quantity(limit.data)  # None: absent, or no quantity

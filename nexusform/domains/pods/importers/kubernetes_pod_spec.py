@@ -204,7 +204,7 @@ def _sum_container_requests(spec: Fields) -> tuple[int, int]:
     """Return the CPU and memory requested by the containers, without init containers, overhead and pod requests."""
     total: Amounts = {}
     for container in spec.list_mappings("containers"):
-        _add_amounts(total, _get_effective_requests(container, is_reported=True))
+        _add_amounts(total, _get_effective_requests(container, reports_problems=False))
     return total.get("cpu", 0), total.get("memory", 0)
 
 
@@ -213,7 +213,7 @@ def parse_containers(spec: Fields) -> tuple[Container, ...]:
     containers = []
     for container in (*spec.list_mappings("initContainers"), *spec.list_mappings("containers")):
         name, image = container.get_text("name"), container.get_text("image")
-        amounts = _get_effective_requests(container, is_reported=True)
+        amounts = _get_effective_requests(container, reports_problems=False)
         containers.append(Container(name, add_default_tag(image) if image else "", _sort_amounts(amounts)))
     return tuple(containers)
 
@@ -221,7 +221,7 @@ def parse_containers(spec: Fields) -> tuple[Container, ...]:
 def _collect_quota_figures(spec: Fields, priorities: Priorities) -> PodQuotaFields:
     """Return the fields of a pod spec read by ResourceQuotas, apart from its requests."""
     containers = [*spec.list_mappings("containers"), *spec.list_mappings("initContainers")]
-    unspecified = []
+    unspecified = []  # such as `limits.cpu`, missing in a container
     # A pod with requests of its own needs none in its containers.
     sections = () if _get_section_amounts(spec, "requests") else ("requests", "limits")
     for section, name in product(sections, ("cpu", "memory")):
@@ -229,7 +229,7 @@ def _collect_quota_figures(spec: Fields, priorities: Priorities) -> PodQuotaFiel
             unspecified.append(f"{section}.{name}")
     limits = sum_container_amounts(spec, lambda container: _get_section_amounts(container, "limits"))
     limits |= _get_section_amounts(spec, "limits")
-    overhead = _parse_quantities(spec.get_mapping("overhead"), is_reported=True)
+    overhead = _parse_quantities(spec.get_mapping("overhead"), reports_problems=False)
     limits = {name: amount + overhead.get(name, 0) for name, amount in limits.items() if amount}
     return PodQuotaFields(
         limits=_sort_amounts(limits),
@@ -240,10 +240,10 @@ def _collect_quota_figures(spec: Fields, priorities: Priorities) -> PodQuotaFiel
 
 
 def _get_section_amounts(container: Fields, section: str) -> Amounts:
-    """Return the requests or limits (`section`) of a container or pod. Another reading reports their problems."""
+    """Return the requests or limits (`section`) of a container or pod."""
     if section == "requests":
-        return _get_effective_requests(container, is_reported=True)
-    return _parse_quantities(container.get_mapping("resources").get_mapping(section), is_reported=True)
+        return _get_effective_requests(container, reports_problems=False)
+    return _parse_quantities(container.get_mapping("resources").get_mapping(section), reports_problems=False)
 
 
 def _list_numa_aligned_requests(spec: Fields) -> tuple[AlignedRequests, ...]:
@@ -255,7 +255,7 @@ def _list_numa_aligned_requests(spec: Fields) -> tuple[AlignedRequests, ...]:
     requests = []
     for container in containers:
         container_requests = []
-        for name, amount in _sort_amounts(_get_effective_requests(container, is_reported=True)):
+        for name, amount in _sort_amounts(_get_effective_requests(container, reports_problems=False)):
             if name == "cpu" and is_guaranteed and amount % 1000 == 0:  # only whole CPUs are exclusive
                 container_requests.append(("cpu", amount // 1000))
             elif "/" in name or name.startswith(HUGEPAGES):  # a device such as nvidia.com/gpu
@@ -309,16 +309,16 @@ def _is_sidecar(container: Fields) -> bool:
 
 
 def _compute_requests(spec: Fields, fallback: Mapping[str, int], *, has_pod_level: bool = True) -> Requests:
-    """Return max(sum of containers and sidecars, maximum of any init container) + overhead. `fallback`: amounts of
-    containers without requests in scores; {} for fitting. `has_pod_level`: requests of the whole pod replace the sum.
+    """Return max(sum of containers and sidecars, maximum of any init container) + overhead. A container without
+    requests counts with `fallback`: defaults of scores, or {}. `has_pod_level`: requests of the pod replace the sum.
     """
-    is_reported = bool(fallback)  # the same manifest is read twice: report problems once
+    reports_problems = not fallback  # the same spec is read twice, and its problems are reported once
     total = sum_container_amounts(
-        spec, lambda container: {**fallback, **_get_effective_requests(container, is_reported)}
+        spec, lambda container: {**fallback, **_get_effective_requests(container, reports_problems)}
     )
     if has_pod_level:
-        total |= _get_pod_level_amounts(spec, is_reported)
-    _add_amounts(total, _parse_quantities(spec.get_mapping("overhead"), is_reported))
+        total |= _get_pod_level_amounts(spec, reports_problems)
+    _add_amounts(total, _parse_quantities(spec.get_mapping("overhead"), reports_problems))
     cpu, memory = total.pop("cpu", 0), total.pop("memory", 0)
     return Requests(cpu, memory, _sort_amounts(total))
 
@@ -328,18 +328,18 @@ def _sort_amounts(amounts: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
     return tuple(sorted((name, amount) for name, amount in amounts.items() if amount))
 
 
-def _get_pod_level_amounts(spec: Fields, is_reported: bool) -> Amounts:
+def _get_pod_level_amounts(spec: Fields, reports_problems: bool) -> Amounts:
     """Return the requests of the pod itself (`spec.resources`); empty without any resources of its own. A missing
     request is the sum of its containers (CPU and memory), else the limit of the pod.
     """
     resources = spec.get_mapping("resources")
     if not resources.data:
         return {}
-    container_total = sum_container_amounts(spec, partial(_get_effective_requests, is_reported=True))
+    container_total = sum_container_amounts(spec, partial(_get_effective_requests, reports_problems=False))
     default_requests = {name: container_total[name] for name in ("cpu", "memory") if name in container_total}
-    limits = _parse_quantities(resources.get_mapping("limits"), is_reported)
+    limits = _parse_quantities(resources.get_mapping("limits"), reports_problems)
     # In `|` the right side wins.
-    return limits | default_requests | _parse_quantities(resources.get_mapping("requests"), is_reported)
+    return limits | default_requests | _parse_quantities(resources.get_mapping("requests"), reports_problems)
 
 
 def sum_container_amounts(spec: Fields, read_amounts: Callable[[Fields], Amounts]) -> Amounts:
@@ -368,20 +368,20 @@ def sum_container_amounts(spec: Fields, read_amounts: Callable[[Fields], Amounts
     return {name: max(running_total.get(name, 0), init_maximum.get(name, 0)) for name in names}
 
 
-def _get_effective_requests(container: Fields, is_reported: bool) -> Amounts:
-    """Return the requests of a container; a limit is the default of a request. `is_reported`: problems are known."""
+def _get_effective_requests(container: Fields, reports_problems: bool) -> Amounts:
+    """Return the requests of a container; a limit is the default of a request."""
     resources = container.get_mapping("resources")
-    limits = _parse_quantities(resources.get_mapping("limits"), is_reported)
-    return limits | _parse_quantities(resources.get_mapping("requests"), is_reported)
+    limits = _parse_quantities(resources.get_mapping("limits"), reports_problems)
+    return limits | _parse_quantities(resources.get_mapping("requests"), reports_problems)
 
 
-def _parse_quantities(fields: Fields, is_reported: bool) -> Amounts:
-    """Return the valid amounts by resource, CPU in milli. Report the others unless they are already (`is_reported`)."""
+def _parse_quantities(fields: Fields, reports_problems: bool) -> Amounts:
+    """Return the valid amounts by resource, CPU in milli."""
     amounts: Amounts = {}
     for name, value in fields.data.items():
         quantity = parse_quantity(format_scalar(value))
         if isinstance(quantity, InvalidQuantity) or quantity.nano < 0:
-            if not is_reported:  # else another reading reports it
+            if reports_problems:
                 fields.report(name, f'is "{format_scalar(value)}", not an amount such as 500m or 2Gi.')
             continue
         amounts[name] = quantity.round_to_milli() if name == "cpu" else quantity.round_to_units()
@@ -449,7 +449,7 @@ def parse_node_term(fields: Fields) -> NodeSelectorTerm:
 def _parse_pod_affinity(
     affinity: Fields, key: str, namespace: str, labels: Mapping[str, str]
 ) -> tuple[tuple[PodTerm, ...], tuple[PodTerm, ...]]:
-    """Return the required (weight 0) and preferred terms of podAffinity or podAntiAffinity (`key`), for pod labels."""
+    """Return the required (weight 0) and preferred terms of podAffinity or podAntiAffinity (`key`) of a pod."""
     fields = affinity.get_mapping(key)
     required = tuple(_parse_pod_term(term, namespace, labels, weight=0) for term in fields.list_mappings(_REQUIRED))
     preferred = []
@@ -518,7 +518,7 @@ def _parse_constraint(fields: Fields, labels: Mapping[str, str], kind: str) -> S
         min_domains=fields.get_integer("minDomains", 1, minimum=1),
         honor_affinity=honor_affinity,
         honor_taints=fields.get_choice("nodeTaintsPolicy", policies, "Ignore") == "Honor",
-        counts_own_node=honor_affinity and kind == "DaemonSet",
+        counts_own_node=honor_affinity and kind == "DaemonSet",  # the affinity of its pods names one node each
     )
 
 

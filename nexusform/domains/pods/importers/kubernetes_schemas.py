@@ -81,9 +81,7 @@ def _build_shape(type_text: str, rule: FieldShape) -> FieldShape:
 
 
 def list_schema_problems(manifest: Manifest) -> Iterator[Problem]:
-    """Yield the problems of an object by the rules of the API. The hub does not validate the content of an envelope:
-    problems of objects there are warnings.
-    """
+    """Yield the problems of an object by the rules of the API; those of an envelope's content are warnings."""
     if is_envelope(manifest):
         for content in unwrap_envelopes([manifest]).manifests:
             for problem in _list_known_kind_problems(content):
@@ -111,9 +109,7 @@ class _SchemaValidator:
         self._unknown_key_count = 0  # number of unknown keys so far
 
     def check_value(self, node: Node, shape: FieldShape, path: str) -> Iterator[Problem]:
-        """Yield the problems of a value by its shape in the schema. Null (absent) is valid, and any value if the shape
-        is free. `path` names the value in messages.
-        """
+        """Yield the problems of a value by its shape; null (absent) is always valid. `path` names it in messages."""
         data = node.data
         if data is None or shape.kind is FieldKind.ANY:
             return

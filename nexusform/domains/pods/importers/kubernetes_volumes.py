@@ -182,13 +182,13 @@ def parse_volumes(manifest: Manifest, spec: Fields, templates: Iterable[Fields],
     """Return the volumes of a pod; `templates` are the volumeClaimTemplates of its StatefulSet."""
     namespace = manifest.namespace
     pod_name = manifest.name if manifest.kind == "Pod" else f"{manifest.name}-{{}}"  # {}: the number of the pod
-    needs: list[VolumeNeed] = []
-    claims: list[Claim | None] = []  # None: it limits no node
-    exclusive_claims: list[str] = []
-    disks: list[InlineVolume] = []
-    missing_objects: list[str] = []
-    bound_claims: list[tuple[str, str]] = []
-    single_node_claims: list[str] = []
+    needs: list[VolumeNeed] = []  # nodes in reach of existing volumes
+    claims: list[Claim | None] = []  # claims to bind (None: it limits no node)
+    exclusive_claims: list[str] = []  # ReadWriteOncePod
+    disks: list[InlineVolume] = []  # named without a claim
+    missing_objects: list[str] = []  # reasons for pods to stay Pending
+    bound_claims: list[tuple[str, str]] = []  # (claim, CSI driver)
+    single_node_claims: list[str] = []  # with a volume attached to one node at a time
     template_names: set[str] = set()
     claim_count = 0
     for template in templates:
@@ -269,9 +269,7 @@ def _parse_claim_volume(namespace: str, name: str, source: Fields, storage: Stor
 
 
 def _report_missing_claim(name: str, reference: _FieldReference, storage: Storage) -> PodVolumes:
-    """Warn about a claim without a manifest, and return the volumes of its pods. They stay Pending if all objects of
-    the cluster are known, else the claim is ignored.
-    """
+    """Warn about a claim without a manifest: its pods stay Pending. Unless all objects are known, it is ignored."""
     text, summary = f'names the claim "{name}", but no manifest defines it', f"claim {name} is not on the cluster"
     if not storage.is_complete:
         _warn_unknown_nodes(reference, text, summary)
@@ -312,8 +310,8 @@ def _find_claim_driver(claim: Manifest, storage: Storage) -> str:
 
 
 def _list_exclusive_disks(volume: Fields) -> Iterator[InlineVolume]:
-    """Yield the disks named without a claim. Pods share one on a node only if all read (isVolumeConflict of
-    kube-scheduler); an AWS disk is never shared.
+    """Yield the disks named by a volume itself. On a node, pods share such a disk only if all mount it read-only
+    (isVolumeConflict of kube-scheduler). An AWS disk is never shared.
     """
     gce, aws = volume.get_mapping("gcePersistentDisk"), volume.get_mapping("awsElasticBlockStore")
     iscsi, rbd = volume.get_mapping("iscsi"), volume.get_mapping("rbd")
@@ -324,7 +322,7 @@ def _list_exclusive_disks(volume: Fields) -> Iterator[InlineVolume]:
     if iscsi.data:
         yield InlineVolume(f"iscsi:{iscsi.get_text('iqn')}", iscsi.get_flag("readOnly"))
     image = f"{rbd.get_text('pool', 'rbd')}/{rbd.get_text('image')}"
-    # One image is the same wherever one of its monitors is.
+    # Two RBD volumes are the same disk if they have the image and one of their monitors in common.
     for monitor in rbd.get_texts("monitors"):
         yield InlineVolume(f"rbd:{monitor}/{image}", rbd.get_flag("readOnly"))
 
@@ -417,7 +415,7 @@ def _build_volume(manifest: Manifest, named_by: Manifest | None = None) -> Volum
 def _warn_unknown_nodes(
     reference: _FieldReference, text: str, summary: str, outcome: str = _REACHABILITY_UNKNOWN
 ) -> None:
-    """Warn that the nodes of a volume are unknown, with the consequence."""
+    """Warn at a field (`reference`: its object and key) about a volume with unknown nodes; `outcome`: consequence."""
     fields, key = reference
     path = (*fields.path, key)
     detail = f"{fields.manifest.title}: {'.'.join(map(str, path))} {text}; {outcome}."
@@ -428,9 +426,7 @@ def _warn_unknown_nodes(
 
 
 def _find_claim_volume(claim: Manifest, storage: Storage) -> Manifest | None:
-    """Return the volume named in a claim, else the volume reserved for the claim (claimRef). Return None if the claim
-    has no volume, or the named volume was not read.
-    """
+    """Return the volume named in a claim, else the one reserved for it (claimRef); None for none, or an unread one."""
     volume_name = read_silently(claim, "spec").get_text("volumeName")
     if volume_name:
         return storage.volumes.get(volume_name)
@@ -488,8 +484,8 @@ def _compute_bound_volume_nodes(claim: Manifest, reference: _FieldReference, sto
 
 
 def _build_unbound_claim(name: str, claim: Fields, reference: _FieldReference, storage: Storage) -> Claim | None:
-    """Return a claim without a volume; None if it limits no node. It limits none if its volume is unknown (reported at
-    `reference`), or every node can use the new volume.
+    """Return a claim without a volume; None if it excludes no node for its pods. Then every node can use the new
+    volume, or nothing is known about the volume (reported at `reference`).
     """
     configured_class = claim.data.get("storageClassName")
     class_name = storage.default_class if configured_class is None else claim.get_text("storageClassName")
@@ -510,7 +506,7 @@ def _build_unbound_claim(name: str, claim: Fields, reference: _FieldReference, s
     provisioning_terms = (  # nodes in reach of a new volume; () if none is created
         () if class_object.body.get("provisioner") == _NO_PROVISIONER else _parse_allowed_topologies(class_object)
     )
-    if provisioning_terms is _ALL_NODES and not waits_for_pod:
+    if provisioning_terms is _ALL_NODES and not waits_for_pod:  # the place of the new volume is not known
         text = f'requests a volume of "{class_name}", created before its pod is scheduled'
         _warn_unknown_nodes(reference, text, f"volumes of {class_name} are created before their pods are scheduled")
     csi, driver = storage.csi, csi_objects.find_csi_provisioner(class_object)
@@ -519,7 +515,7 @@ def _build_unbound_claim(name: str, claim: Fields, reference: _FieldReference, s
     has_volume_limit = any(name == driver for _, name in csi.maximums)
     can_reject_volume = is_storage_checked or has_volume_limit
     if provisioning_terms is _ALL_NODES and not can_reject_volume and not _can_bind_free_volume(unbound_claim, storage):
-        return None  # no node is better than another
+        return None
     storage_terms = _ALL_NODES
     if waits_for_pod and is_storage_checked:
         storage_terms = csi.list_storage_terms(class_name, unbound_claim.size)
@@ -552,6 +548,7 @@ def _parse_node_terms(volume: Manifest) -> Terms | None:
 
 
 def _list_zone_requirements(volume: Manifest) -> tuple[Requirement, ...]:
+    """Return the requirements of the zone labels of a volume; `zone-1__zone-2` allows both zones."""
     labels = volume.labels
     return tuple(Requirement(key, IN, tuple(labels[key].split("__"))) for key in ZONE_LABELS if key in labels)
 
@@ -559,9 +556,8 @@ def _list_zone_requirements(volume: Manifest) -> tuple[Requirement, ...]:
 def _complete_claim_of_unknown_class(claim: Claim, reference: _FieldReference, storage: Storage) -> Claim | None:
     """Return an unbound claim of a StorageClass without an object, or None if its volume is unknown (reported).
 
-    Kubernetes matches free volumes with such a claim all the same, at once (IsDelayBindingMode). If the objects of all
-    classes are known, its pods stay Pending without a free volume. If not, a claim of a named class with a free volume
-    waits for its pod.
+    Kubernetes binds a free volume to such a claim at once (IsDelayBindingMode). Without a free volume, its pods stay
+    Pending. Unless all classes are known, the named class may exist: the claim is assumed to wait for its pod.
     """
     can_bind = _can_bind_free_volume(claim, storage)
     if can_bind and storage.has_all_classes:

@@ -178,8 +178,8 @@ class _WorkloadReader(Struct):
             keeps_replicas=_get_replicas(manifest) != _get_replicas(applied),  # set by another manager
         )
         workload = self._add_revisions(manifest, workload, _get_template(manifest))
-        if self._has_hidden_changes(applied):
-            workload = replace(workload, current_revisions=())  # every observed pod has the previous template
+        if self._has_hidden_changes(applied):  # a snapshot shows the old template as equal, but its pods are replaced
+            workload = replace(workload, current_revisions=())  # no observed pod has the new template
         return controller.apply_strategy(self._apply_autoscaler(manifest, workload), spec)
 
     def _build_pod_owner(
@@ -210,27 +210,26 @@ class _WorkloadReader(Struct):
         return bool(classes)
 
     def _add_revisions(self, manifest: Manifest, workload: Workload, template: Mapping[str, Any]) -> Workload:
-        """Return a workload with the facts shown by its live objects: its revisions, or the remaining pods of a Job.
+        """Return a workload with the facts shown by its live objects. A Job gets the number of its remaining pods.
 
-        The revisions are those of the current template, or the one replaced if this plan changes the template. A
-        Deployment scaled since its last sync also gets its previous maximum of pods, 0 if unknown.
+        Other workloads get the revision labels of pods with this template, or of the template replaced by the plan. A
+        Deployment scaled since its last sync also gets the maximum of pods before, 0 if unknown.
         """
         key = manifest.workload_key
         live, replica_sets = self.live_workloads.get(key, LiveWorkload(key)), self.replica_sets.get(key, ())
         if live.remaining_pods is not None:  # a Job; its pods keep their template
             return replace(workload, replicas=min(workload.replicas, live.remaining_pods))
         revisions = find_current_revisions(template, live, replica_sets)
-        if revisions == () and manifest.kind in _REVISION_KINDS:  # known (not None): the live template is another one
+        # None means that the live template is unknown, () that it is another one.
+        if revisions == () and manifest.kind in _REVISION_KINDS:
             return replace(workload, replaced_revision=live.revision or NEWEST_REVISION)
-        # ReplicaSets with another number (0: unknown) were synced last before the Deployment was scaled.
+        # A ReplicaSet notes the replicas of its Deployment at the last sync (0: unknown).
         is_scaled = any(item.desired_pods not in (0, workload.replicas) for item in replica_sets)
         maximum = max((item.max_pods for item in replica_sets), default=0) if is_scaled else 0
         return replace(workload, current_revisions=revisions, previous_max_pods=maximum)
 
     def _has_hidden_changes(self, manifest: Manifest) -> bool:
-        """Return whether only fields without an effect on placement differ from the template applied before. Snapshots
-        omit these fields, such as environments.
-        """
+        """Return whether the plan changes only template fields omitted by snapshots, such as environments."""
         previous = self.previous_manifests.get((manifest.kind, manifest.namespace, manifest.name))
         if previous is None or _get_template(previous) == _get_template(manifest):
             return False
@@ -280,14 +279,14 @@ class _WorkloadReader(Struct):
     def _apply_autoscaler(self, manifest: Manifest, workload: Workload) -> Workload:
         """Return a workload with the replicas set by its HorizontalPodAutoscaler; report its bounds.
 
-        Before the first measurement these are the configured replicas, limited to the bounds. 0 replicas disable it.
-        Without one in the files the replicas stay; one seen only on the cluster is reported.
+        As no metrics are known, the configured replicas are limited to its bounds. 0 replicas disable the autoscaler.
+        Without an autoscaler here, the replicas stay. One known only by its effect on the cluster is reported.
         """
         scalers = self.autoscalers.get((manifest.namespace, manifest.kind, manifest.name), ())
         if not scalers:
             live = self.live_workloads.get(workload.key, LiveWorkload(workload.key))
             if live.scaled_replicas in (None, workload.replicas):
-                return workload  # no autoscaler has set it, or to the same number
+                return workload  # no autoscaler has set the replicas (None), or it has set the same number
             detail = f"{manifest.title}: a HorizontalPodAutoscaler has set {live.scaled_replicas} replicas, "
             self._warn(manifest, "missing-autoscaler", f"{detail}not the {workload.replicas} here. It is not listed.")
             return replace(workload, configured_replicas=workload.replicas)
@@ -448,9 +447,7 @@ def _check_rollout_limits(rolling_update: Fields, surge_text: str, unavailable_t
 
 
 def _parse_count_or_percentage(fields: Fields, key: str, replicas: int, *, rounds_up: bool) -> int:
-    """Return the value of a field: a number of pods, or a percentage of the replicas (by default 25%). A surge rounds
-    up, an unavailability down. An invalid value is reported.
-    """
+    """Return a number of pods, or a percentage of the replicas as pods (default 25%). An invalid one is reported."""
     value = fields.data.get(key)
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return value

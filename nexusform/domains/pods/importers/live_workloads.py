@@ -111,8 +111,8 @@ def get_controller_reference(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
 def _list_fields_of_other_managers(
     managers: Iterable[Mapping[str, Any]], spec: Mapping[str, Any]
 ) -> Iterator[tuple[FieldPath, Any, bool]]:
-    """Yield the fields of a live spec not written by an apply: their path, their value, and whether kubectl owns them.
-    A subresource (scale) is always written by another manager, such as an autoscaler.
+    """Yield the fields of a live spec owned by other managers than nexusform and Fleet: their path, their value, and
+    whether kubectl owns them. A subresource (scale) always has another manager, such as an autoscaler.
     """
     for item in managers:
         name, subresource = item.get("manager"), item.get("subresource")
@@ -187,10 +187,11 @@ def find_current_revisions(
 
 def select_placement_fields(template: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a pod template with an effect on placement, in a form to compare with another template."""
-    metadata, selected = _select_pod_template_fields(template).values()  # `selected` is the spec
+    metadata, selected = _select_pod_template_fields(template).values()  # metadata and spec
     selected["labels"] = {key: text for key, text in metadata["labels"].items() if key not in _ADDED_LABELS}
     selected.pop("schedulerName", None)  # the API server adds its default
-    host_port = "containerPort" if selected.get("hostNetwork") else "hostPort"  # its default on the host's network
+    # On the host's network, the containerPort is the default of a hostPort.
+    host_port = "containerPort" if selected.get("hostNetwork") else "hostPort"
     # The sources of volumes without their defaults; emptyDir is the default source.
     selected["volumes"] = sorted(
         (get_text(item, "name"), sorted(item.keys() - {"name", "emptyDir"}), get_text(item, *_CLAIM_NAME))

@@ -147,9 +147,7 @@ def list_envelope_problems(envelope: Manifest) -> Iterator[Problem]:
 
 
 def unwrap_envelopes(manifests: Iterable[Manifest]) -> ParsedManifests:
-    """Return the objects as applied to members: every envelope is replaced by its content. Findings are those of the
-    content, and of obsolete ConfigMap envelopes.
-    """
+    """Return the objects as applied to members, each envelope replaced by its content, and findings about it."""
     objects: list[Manifest] = []
     findings: list[Problem] = []
     for manifest in manifests:
@@ -208,7 +206,7 @@ def find_selection_exclusion(manifest: Manifest, services: Collection[tuple[str,
 
 
 def _explain_unselectable_object(manifest: Manifest, services: Collection[tuple[str, str]]) -> str | None:
-    """Return why an object created by each cluster itself is never selected; None for all others."""
+    """Return why a placement never selects an object created by each cluster itself; None for other objects."""
     reason = "every cluster creates its own"
     match manifest.group, manifest.kind:
         case "", "ConfigMap" if manifest.name == "kube-root-ca.crt":
@@ -247,9 +245,7 @@ class _ManifestReader:
             self.manifests.append(manifest)
 
     def _build_manifest(self, body: dict[str, Any], document: YamlDocument) -> Manifest | None:
-        """Return the object of a document; None, with a report, if apiVersion, kind, name or metadata is invalid.
-        Other invalid metadata is only reported.
-        """
+        """Return the object of a document; None if apiVersion, kind, name or metadata is invalid (reported)."""
         if not isinstance(body.get("metadata"), dict | None):
             self._report(document.find_position("metadata"), "metadata is a mapping.")
             return None
@@ -347,6 +343,7 @@ class Fields:
     """Mapping of a manifest at a path. Absent parts read as empty; wrong types are reported once."""
 
     def __init__(self, manifest: Manifest, findings: list[Problem], data: Mapping[str, Any], *path: str | int) -> None:
+        """Read `data`, the mapping at this path of the manifest's body. Problems are added to `findings`."""
         self.manifest = manifest
         self.findings = findings
         self.data = data

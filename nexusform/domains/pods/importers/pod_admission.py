@@ -263,7 +263,7 @@ def _check_rejections(namespace: str, spec: Fields, rules: AdmissionRules) -> Fi
     return _replace_data(spec, {**spec.data, IN_DOUBT: True}) if is_doubtful else spec
 
 
-def _replace_data(spec: Fields, data: RawAmounts) -> Fields:
+def _replace_data(spec: Fields, data: dict[str, Any]) -> Fields:
     """Return a pod spec with other content; its problems are still reported at the same place."""
     return Fields(spec.manifest, spec.findings, data, *spec.path)
 

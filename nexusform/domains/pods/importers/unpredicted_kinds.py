@@ -70,8 +70,8 @@ def list_unpredicted_problems(manifests: Iterable[Manifest], known_kinds: Collec
 
 
 def _describe_effect_on_pods(manifest: Manifest) -> str:
-    """Return the effect of an object on pods, "" if it has none. The table of kinds decides first, then the rules of a
-    mutating webhook. Other kinds count by their group: objects of a custom kind may create pods.
+    """Return the effect of an object on pods, _NO_EFFECT if it has none. A table of kinds decides first, then the rules
+    of a mutating webhook. Other kinds count by their group: objects of a custom kind may create pods.
     """
     group, kind = manifest.group, manifest.kind
     effect = _EFFECTS.get((group, kind), _EFFECTS.get((group, _ANY)))

@@ -135,7 +135,7 @@ def match_cluster_snapshot(
         is_complete=snapshot.is_complete,
         unknown_nodes=tuple(dict.fromkeys(name for name, _ in registered if name not in cluster.node_by_name)),
         lost_pod_count=len(snapshot.pods) - len(running_pods),
-        waiting_pods=tuple(_build_existing_pods(snapshot.waiting_pods, {"": ""})),  # without a node (""), named alike
+        waiting_pods=tuple(_build_existing_pods(snapshot.waiting_pods, {"": ""})),  # "": they have no node
         snapshot=snapshot,
         unready_nodes=frozenset(name for name, node in registered if _is_unready_without_taint(node)),
         extreme_image_values=image_locality.compute_extreme_image_values(image_sizes),
@@ -156,7 +156,7 @@ def _rename_node_of_object(manifest: Manifest, names: Mapping[str, str]) -> Mani
 
 def _is_unready_without_taint(node: ObservedNode) -> bool:
     """Return True for a node that is not ready, but has no taint for it yet."""
-    is_unready = node.ready not in ("", "True")
+    is_unready = node.ready not in ("", "True")  # "": it has no Ready condition
     return is_unready and _UNREADY_TAINTS.isdisjoint(taint.key for taint in node.taints)
 
 
@@ -299,14 +299,14 @@ def match_observed_clusters(
     external: ExternalClusters, clusters: Mapping[str, NodeCluster], objects: Iterable[VmObject]
 ) -> dict[str, ObservedCluster]:
     """Return the clusters listed by kubectl by id, matched to the plan; mismatches become warnings."""
-    removed_vms: set[str] = set()  # names
+    removed_vms: set[str] = set()  # names: the plan removes the nodes of these VMs, too
     for vm_object in objects if external.snapshots else ():  # without snapshots there are no nodes to match
         removed_vms |= set(vm_object.list_prior_names()) - {vm.name for vm in vm_object.list_vms()}
     result: dict[str, ObservedCluster] = {}
     for cluster_id, snapshot_block in external.snapshots.items():
         observed = match_cluster_snapshot(cluster_id, clusters.get(cluster_id), snapshot_block.snapshot, removed_vms)
         result[cluster_id] = observed
-        has_vms = cluster_id in clusters
+        has_vms = cluster_id in clusters  # so each node should match a VM
         external.diagnostics += _warn_mismatches(snapshot_block.block, cluster_id, observed, has_vms=has_vms)
     return result
 
@@ -367,9 +367,7 @@ def _find_unlisted_usage(snapshot: KubectlSnapshot) -> _UsageByQuota:
 def apply_observed_usage(
     quotas: Iterable[ResourceQuota], observed: ObservedCluster, managed_keys: AbstractSet[str]
 ) -> tuple[ResourceQuota, ...]:
-    """Return quotas with their usage by pods outside of predictions. These are pods missing in the snapshot, and
-    waiting pods of workloads outside of `managed_keys`.
-    """
+    """Return quotas with their usage by pods missing in the snapshot, and by waiting pods not in `managed_keys`."""
     unlisted = observed.unlisted_usage
     usage = QuotaUsage(replace(quota, used=unlisted.get((quota.namespace, quota.name), ())) for quota in quotas)
     for pod in (*observed.nominated_pods, *observed.waiting_pods):
@@ -386,7 +384,8 @@ def apply_observed_budget_status(
         (manifest.namespace, manifest.name): manifest.body
         for manifest in select_manifests(observed_cluster.objects, "policy", "PodDisruptionBudget")
     }
-    existing_pods = (*observed_cluster.existing_pods, *observed_cluster.replaced_pods)  # all pods then running
+    # All pods that ran at the observation, those replaced since included.
+    existing_pods = (*observed_cluster.existing_pods, *observed_cluster.replaced_pods)
     return tuple(
         _apply_budget_status(budget, statuses.get((budget.namespace, budget.name), {}), existing_pods)
         for budget in budgets

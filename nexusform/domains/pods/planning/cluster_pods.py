@@ -187,7 +187,7 @@ class PodsByCluster:
         quotas = collect_resource_quotas(manifests)
         counted_keys = self._list_managed_keys(cluster_id)
         counted_keys |= {key for other_id, key in self._recreated_workloads if other_id == cluster_id}  # deleted
-        # Pending pods of forgotten objects and of other states are existing pods: they count themselves.
+        # Pending pods of forgotten objects and of other states are among the existing pods of predictions.
         counted_keys |= {pod.workload for pod in self._existing_pods.get(cluster_id, {}).values() if not pod.node}
         return cluster_observation.apply_observed_usage(quotas, self._get_observed_cluster(cluster_id), counted_keys)
 
@@ -221,14 +221,14 @@ class PodsByCluster:
 
     def _read_workloads(self, object_pods: ObjectPods, key: ObjectKey) -> None:
         """Read the workloads of an object's manifests, with the live fields they leave to other managers. If
-        Fleet applies them (`is_placed`), one of these is kubectl.
+        Fleet applies them (`is_placed`), kubectl is another manager, too.
         """
         _, cluster_id = key
         observed_cluster = self._get_observed_cluster(cluster_id)
         live_workloads = self._collect_live_workloads(key, observed_cluster, is_placed=object_pods.is_placed)
         for other_id, name in self._recreated_workloads:
             if other_id == cluster_id:
-                live_workloads.pop(name, None)
+                live_workloads.pop(name, None)  # deleted first, so its live fields are lost
         reading = collect_workloads(
             object_pods.manifests,
             self._collect_manifests(cluster_id),
@@ -251,7 +251,7 @@ class PodsByCluster:
         pods = (*known_pods, *observed_cluster.nominated_pods, *observed_cluster.waiting_pods)
         known_keys = {pod.workload for pod in pods}
         replicas = estimate_replicas(pods).items()
-        # Observed replicas count as set by another manager than kubectl (False).
+        # The estimated replicas count as set by another manager than kubectl (False).
         live_workloads = {name: LiveWorkload(name, ((REPLICAS_PATH, count, False),)) for name, count in replicas}
         prior = self._prior_pods.get(key, NO_PRIOR_PODS)
         for job in select_manifests(prior.manifests, "batch", "Job"):

@@ -127,9 +127,7 @@ def create_pod_phase(blocks: BlockPlanner, objects: Iterable[VmObject], external
 
 
 def plan_fleet_objects(blocks: BlockPlanner, evaluation: Evaluation, pods: PodPhase) -> list[Diagnostic]:
-    """Plan the Fleet objects (phase 5, after all VMs): members and other hub objects one by one, independent manifests
-    together. Return the errors of manifests.
-    """
+    """Plan Fleet objects in order, after all VMs; independent manifests together. Return the errors of manifests."""
     types = blocks.request.registries.resource_types
     fleet_blocks = blocks.order.list_phase(FLEET_PHASE)
     phase_blocks = [block for block in fleet_blocks if types[block.type].build_fleet_object is not None]
@@ -279,7 +277,7 @@ def _warn_missing_namespaces(pods: PodPhase, instances: Mapping[str, Instance]) 
 
 
 def find_missing_namespaces(pods: PodPhase, instances: Collection[Instance]) -> dict[ObjectKey, set[str]]:
-    """Return the namespaces missing on the cluster of single-cluster objects, by address and cluster id."""
+    """Return the missing namespaces of each manifest on its cluster, by address and cluster id."""
     addresses = {str(item.address) for item in instances if item.type.kind is PlanningKind.MANIFEST}
     member_namespaces: dict[str, set[str]] = {}  # configured ones, by cluster id
     for instance in instances:
@@ -367,7 +365,7 @@ def list_scheduled_pods(state: State, registries: PluginRegistries) -> list[Sche
 def compute_state_demand(
     instances: Mapping[Address, InstanceState], registries: PluginRegistries
 ) -> dict[str, ClaimDemand]:
-    """Return the storage demand of existing objects on each cluster; the binding of claims is unknown."""
+    """Return the storage demand of existing objects by cluster. State does not record whether claims are bound."""
     manifests_by_cluster: dict[str, list[Manifest]] = {}
     pod_counts_by_cluster: dict[str, dict[str, int]] = {}  # then by workload
     for object_pods in list_prior_pods(instances, registries, collect_prior_members(instances, registries)):

@@ -142,7 +142,8 @@ def _build_cluster(cluster_id: str, parts: list[_ClusterPart]) -> NodeCluster:
         pools = {pool.pool: pool for pool in part.demand.pools}
         used_pools = {vm.pool for vm in part.vms}
         for name in sorted(pools.keys() - used_pools):
-            possible_vm = PlacedVm(name, 0, f"{cluster_id}-{name}", pools[name].sku.name, Placement("", "", "", ()))
+            no_location = Placement("", "", "", ())
+            possible_vm = PlacedVm(name, 0, f"{cluster_id}-{name}", pools[name].sku.name, no_location)
             empty_pools[name] = _build_object_node(part, possible_vm, pools[name], attributes)
         for vm in part.vms:
             nodes.append(_build_object_node(part, vm, pools[vm.pool], attributes))

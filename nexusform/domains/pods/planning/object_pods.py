@@ -54,12 +54,12 @@ class PriorPods(Struct, frozen=True):
             spec = workloads[key].pod if key in workloads else PodSpec(namespace=key.partition("/")[0])
             for name, values in pods.items():
                 record = pod_rows.parse_pod_record(values)
-                _, kind, _ = key.split("/", 2)
+                _, kind, _ = key.split("/", 2)  # namespace, kind and name of the workload
                 is_permanent = record.state == PodState.FAILED and kind in _PERMANENT_FAILURE_KINDS
                 rejection = (record.reason or "") if is_permanent else ""
                 pod = ExistingPod(key, parse_pod_number(key, name), record.node, _find_pod_spec_in_state(spec, record))
-                is_kept = self.is_outside_targets
-                yield record, replace(pod, rejection=rejection, volumes=record.volumes, is_protected=is_kept)
+                is_protected = self.is_outside_targets  # not evicted: the plan (-target) does not change its object
+                yield record, replace(pod, rejection=rejection, volumes=record.volumes, is_protected=is_protected)
 
 
 def build_prior_workloads(objects: Iterable[PriorPods]) -> dict[str, dict[str, Workload]]:
@@ -232,9 +232,9 @@ class ObjectPods(Struct):
         earlier_outcome = outcome_by_number.get(outcome.number, displacement)
         if earlier_outcome is not None and earlier_outcome.trigger and outcome.trigger in _CONTINUING_TRIGGERS:
             has_same_node = earlier_outcome.node == outcome.node != ""
-            if has_same_node and not outcome.trigger:  # kept there since the earlier change
+            if has_same_node and not outcome.trigger:  # no further change: the pod keeps its node
                 outcome = earlier_outcome
-            else:  # from the node before the earlier change
+            else:  # one change, from the node before the earlier change
                 outcome = replace(
                     outcome,
                     action=pod_outcomes.MOVE if earlier_outcome.previous else pod_outcomes.PLACE,
@@ -259,12 +259,11 @@ class ObjectPods(Struct):
                 for outcome in outcomes:
                     if outcome.feasible_nodes is not None:  # else no node is chosen for the pod in this plan
                         yield outcome.key, PodDoubt(_MISSING_NAMESPACE)
-            if workload.kind != "Deployment" or not self.uncreated_keys or workload.admission_error:
-                continue  # without a quota, or with a rejection that stays the same whenever the controller retries
+            # A full quota, and not an error that the controller gets at every retry.
+            is_over_quota = bool(self.uncreated_keys) and not workload.admission_error
             is_rollout = any(outcome.trigger == pod_outcomes.TEMPLATE_CHANGED for outcome in outcomes)
-            if is_rollout:
-                for outcome in outcomes:
-                    yield outcome.key, PodDoubt(_QUOTA)
+            if workload.kind == "Deployment" and is_over_quota and is_rollout:
+                yield from ((outcome.key, PodDoubt(_QUOTA)) for outcome in outcomes)
 
     def record_doubts(self, doubts: Mapping[PodKey, PodDoubt | None]) -> None:
         """Record the doubtful outcomes. A pod with no doubt (None) is certain despite random choices."""

@@ -204,9 +204,7 @@ def find_candidate_feasibility(
 
 
 class ClusterLossEffects:
-    """Pods without a node by workload, after the loss of each machine and each rack of a cluster. `by_machine` and
-    `by_rack` are empty if the machines or racks are not known.
-    """
+    """Pods without a node by workload, after the loss of each machine or rack; empty if some of these are unknown."""
 
     def __init__(self, pods: PodPhase, cluster: NodeCluster) -> None:
         inputs = pods.build_input(cluster)
@@ -319,7 +317,7 @@ def _find_mix(maximum: Mapping[str, int], is_enough: Callable[[Mapping[str, int]
         return {}  # there are no mixes
     fewest: dict[str, int] = {}
     for pool, limit in maximum.items():
-        count = _find_fewest_nodes(partial(is_enough, maximum, pool), minimum=-1, maximum=limit)  # or 0
+        count = _find_fewest_nodes(partial(is_enough, maximum, pool), minimum=-1, maximum=limit)  # -1: 0 may do
         if count is None:
             return {}  # even the maximum of all pools is too few
         fewest[pool] = count
@@ -362,9 +360,7 @@ def _find_pool_label(node: Node) -> str:
 
 
 def copy_node(node: Node, number: int) -> Node:
-    """Copy a node of a pool as an additional, ready one (the `number`th from 0) on a machine of its own, with unknown
-    images. Labels with the machine's name get another value.
-    """
+    """Copy a node as an additional, ready one (the `number`th from 0) on an unnamed machine, with unknown images."""
     name = f"{node.name}-additional-{number + 1}"
     labels = {
         key: f"additional-{number + 1}" if node.machine and value == node.machine else value

@@ -178,7 +178,7 @@ class PodPhase(PodsByCluster):
     def place_objects(
         self, cluster_name: str, objects: Sequence[tuple[str, tuple[Manifest, ...]]]
     ) -> dict[str, PodMap]:
-        """Place the pods of objects (address, manifests) in one queue. Return the result of `place_pods` by address."""
+        """Place the pods of objects (address, manifests) in one queue; return locations by address, workload, name."""
         cluster_id = self.members.get(cluster_name, cluster_name)
         cluster = self.clusters.get(cluster_id)
         if cluster is None:
@@ -459,18 +459,19 @@ class PodPhase(PodsByCluster):
         known_namespaces = {cluster_id: set(names) for cluster_id, names in self._namespaces.items()}
         for key, object_pods in self._object_pods.items():
             # An object outside the targets (-target) has no manifests in this plan.
-            names = list_namespaces(object_pods.manifests) or self._kept_namespaces.get(key, set())
+            created_namespaces = list_namespaces(object_pods.manifests) or self._kept_namespaces.get(key, set())
             _, cluster_id = key
-            known_namespaces.setdefault(cluster_id, set()).update(names)
+            known_namespaces.setdefault(cluster_id, set()).update(created_namespaces)
         for (address, cluster_id), object_pods in self._object_pods.items():
-            names = {item.namespace for item in object_pods.manifests if not is_reserved_namespace(item.namespace)}
-            missing_names = names - known_namespaces[cluster_id] - {""}  # "": cluster-scoped objects
+            manifests = object_pods.manifests
+            used_namespaces = {item.namespace for item in manifests if not is_reserved_namespace(item.namespace)}
+            missing_names = used_namespaces - known_namespaces[cluster_id] - {""}  # "": cluster-scoped objects
             if missing_names:
                 yield address, cluster_id, missing_names
 
     def find_planned_pods(self, address: str, name: str) -> list[PlannedPod]:
         """Return the predicted pods of an object with this name, cluster by cluster, with their prediction's input."""
-        decisions: list[PlannedPod] = []
+        planned_pods: list[PlannedPod] = []
         for (object_address, cluster_id), object_pods in self._object_pods.items():
             if object_address != address or object_pods.inputs is None:
                 continue  # another object, or never predicted
@@ -479,11 +480,11 @@ class PodPhase(PodsByCluster):
                 if outcome.name != name:
                     continue
                 other_pods = tuple(pod for key, pod in existing_pods.items() if key != outcome.key)
-                decisions.append(PlannedPod(cluster, outcome, object_pods.inputs, other_pods))
-        return decisions
+                planned_pods.append(PlannedPod(cluster, outcome, object_pods.inputs, other_pods))
+        return planned_pods
 
     def list_inputs_and_outcomes(self) -> Iterator[tuple[PredictionInput, dict[PodKey, tuple[str, PodOutcome]]]]:
-        """Yield the input of each first prediction once, with the address of the object and the outcome of its pods."""
+        """Yield each input of a first prediction once, with its pods by key: (address of the object, outcome)."""
         # By the id of the input: objects predicted together share one.
         pods_by_input: dict[int, tuple[PredictionInput, dict[PodKey, tuple[str, PodOutcome]]]] = {}
         for (address, _), object_pods in self._object_pods.items():

@@ -98,12 +98,13 @@ def list_snapshot_doubts(snapshot: KubectlSnapshot, now: str) -> Iterator[Snapsh
 
 
 def describe_unlisted_pods(snapshot: KubectlSnapshot) -> str:
-    """Return a clause if the files lack all pods, or those of other namespaces; "" otherwise, or without files."""
+    """Return a clause if the files list no pods, or only pods of some namespaces; "" otherwise, or without files."""
     if not snapshot.has_pods:
         return "the files list no pods" if snapshot.nodes else ""
-    namespaces = {item.name for item in snapshot.objects if item.kind == NAMESPACE} & {_SYSTEM}
-    is_partial = namespaces.difference(pod.namespace for pod in snapshot.pods)
-    return f"the files list no pod of the namespace {_SYSTEM}" if is_partial else ""
+    # The system namespace always has pods. Without them, kubectl listed a single namespace.
+    namespaces = {item.name for item in snapshot.objects if item.kind == NAMESPACE}
+    namespaces_without_pods = namespaces.difference(pod.namespace for pod in snapshot.pods)
+    return f"the files list no pod of the namespace {_SYSTEM}" if _SYSTEM in namespaces_without_pods else ""
 
 
 def _list_unlisted_pods(snapshot: KubectlSnapshot) -> Iterator[SnapshotUncertainty]:
@@ -128,18 +129,18 @@ def warn_snapshot_doubts(external: ExternalClusters, now: str) -> Iterator[Diagn
 def _is_dependent(outcome: PodOutcome, kinds: frozenset[str]) -> bool:
     """Return whether a pod may have another outcome by objects of unread kinds."""
     spec = outcome.spec
-    _, kind, _ = outcome.workload.split("/", 2)
+    _, kind, _ = outcome.workload.split("/", 2)  # namespace, kind and name
     has_namespaces = any(term.namespace_selector for term in (*spec.affinity, *spec.anti_affinity))
     # Facts about the pod, each with the kinds that matter to such pods.
     dependencies: tuple[tuple[object, tuple[str, ...]], ...] = (
-        (True, _ADMISSION_KINDS),
+        (True, _ADMISSION_KINDS),  # of every pod
         (True, _CONTROLLER_KINDS.get(kind, (kind,))),
         (kind != "Pod", _SCALER_KINDS),
         (outcome.feasible_nodes != 1, ("Service",)),  # Services spread pods
         (spec.claim_count, _CLAIM_KINDS),
         (spec.device_claims, _DEVICE_KINDS),
-        (not outcome.node, ("PriorityClass",)),
-        (outcome.victims, ("PodDisruptionBudget",)),
+        (not outcome.node, ("PriorityClass",)),  # a Pending pod may preempt others
+        (outcome.victims, ("PodDisruptionBudget",)),  # budgets protect the pods evicted for it
         (has_namespaces, ("Namespace",)),
     )
     return any(fact and kinds.intersection(relevant_kinds) for fact, relevant_kinds in dependencies)
@@ -195,7 +196,7 @@ def find_pods_in_doubt(
 
 def _find_controller_doubt(workload: Workload, observed_count: int, scaler_kind: str) -> str:
     """Return why a workload may not have the configured pods; "" without a reason. `observed_count`: its live pods."""
-    if workload.has_orphans:
+    if workload.has_orphans:  # more adopted pods than replicas: some are deleted
         return ORPHANS
     if scaler_kind:
         return f"a {scaler_kind}"

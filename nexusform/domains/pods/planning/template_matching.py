@@ -82,9 +82,9 @@ def add_observed_changes(
 ) -> Workload:
     """Return a workload with the requests and images of its observed pods, if all pods of its template have the same.
 
-    Webhooks change pods on admission, so observed pods may differ from their template. New pods are changed alike.
-    `is_complete`: all LimitRange defaults are known. `is_changed`: this plan changes the template, so observed pods
-    differ for this reason. The workload is unchanged if its pods cannot be compared, or differ from each other.
+    Webhooks change pods on admission, so observed pods may differ from their template; new pods will differ alike.
+    `is_complete`: all LimitRange defaults are known. `is_changed`: observed pods may also differ because this plan
+    changes the template. The workload stays as it is if its pods cannot be compared, or differ from each other.
     """
     observed_pods = [pod for pod in pods if pod.observed_template is not None]
     if not observed_pods or workload.kind not in _UPDATED_KINDS:
@@ -150,7 +150,7 @@ def estimate_replicas(pods: Iterable[ExistingPod]) -> dict[str, int]:
     """Estimate the replicas of each scaled workload by its pods. During a rollout, the default surge is deducted."""
     counts: dict[str, Counter[str]] = {}  # by workload: its pods by revision
     for pod in pods:
-        _, kind, _ = pod.workload.split("/", 2)
+        _, kind, _ = pod.workload.split("/", 2)  # namespace, kind and name
         if kind in _SCALED_KINDS:
             counts.setdefault(pod.workload, Counter())[_get_revision(pod) or pod.spec.template] += 1
     replicas = {}
@@ -211,8 +211,7 @@ def create_replacement_check(
     objects: Iterable[ObjectPods], prior_workloads: Mapping[str, Workload], *, is_complete: bool
 ) -> Callable[[ExistingPod], bool]:
     """Return a check whether an applied plan has replaced a pod since the observation. A replaced pod has another
-    template than the workload in state (`prior_workloads`). State has no pod on its node that the plan could still
-    replace.
+    template than its workload in state (`prior_workloads`), and state has no outdated pod on its node.
     """
     outdated_nodes: dict[str, set[str]] = {}  # by workload: nodes with pods possibly of a former template in state
     for object_pods in objects:

@@ -130,7 +130,7 @@ def find_doubtful_pods(scene: PredictionScenario, outcomes: Sequence[PodOutcome]
     differences = _find_first_differences(scene, outcomes, samples, sampled_keys, tied_keys)
     doubts: dict[PodKey, PodDoubt | None] = {**ties, **differences}
     unchanged_keys = sampled_keys - differences.keys()
-    if samples < _FEWEST_SAMPLES:
+    if samples < _FEWEST_SAMPLES:  # too few to show a difference, so other pods may also be doubtful
         doubts |= _list_unsampled_doubts(scene, placed_pods, unchanged_keys - tied_keys)
     # The tied pods without a difference in any sample get None in place of TIES.
     return doubts | dict.fromkeys(unchanged_keys & tied_keys)
@@ -144,7 +144,7 @@ def _find_first_differences(
     tied_keys: AbstractSet[PodKey],
 ) -> dict[PodKey, PodDoubt]:
     """Return the first other outcome of each pod of `sampled_keys`, over the alternatives of all assumptions. `samples`
-    is the most predictions per assumption.
+    is the most predictions per assumption. Pods of `tied_keys` had a random choice in the plan.
     """
     doubts: dict[PodKey, PodDoubt] = {}
     outcomes_by_workload = group_by(outcomes, lambda outcome: outcome.workload)
@@ -227,9 +227,7 @@ def _find_moved_pods(by_workload: Mapping[str, Sequence[PodOutcome]], alternativ
 def _find_moved_numbered_pods(
     outcomes: Sequence[PodOutcome], others: Sequence[PodOutcome]
 ) -> Iterator[tuple[PodKey, str]]:
-    """Yield the pods with another node or template, or removed, in the other prediction, each with its node there, or
-    "another template" on the same node.
-    """
+    """Yield the pods with another result in the other prediction, each with its node there, or "another template"."""
     others_by_number = {other.number: other for other in others}
     for outcome in outcomes:
         other = others_by_number.get(outcome.number)  # None: not created there
@@ -302,7 +300,9 @@ def _shuffle_eviction_ages(scene: PredictionScenario, sample: int) -> tuple[Exis
 
 def _list_scenarios_with_arrival_orders(scene: PredictionScenario, samples: int) -> Iterator[_Alternative]:
     """Yield `samples` scenes with other orders of arrival and other random choices, each with the condition as text.
-    In the first scenes, the workloads arrive one after the other. In later ones, each pod gets a random time.
+
+    In the first scenes, the workloads arrive one after the other. In later ones, each pod gets a random time. Slow
+    victims hold their capacity until all pods have arrived. Fast replacements of victims arrive before the next pod.
     """
     if len(scene.workloads) < 2 and not any(map(pod_orders.has_differing_concurrent_pods, scene.workloads)):
         return  # there is only one order
@@ -332,13 +332,13 @@ def _list_scenarios_with_arrival_orders(scene: PredictionScenario, samples: int)
 def _list_sequential_orders(
     keys: Sequence[str], claiming_keys: Collection[str], ordered_keys: frozenset[str], samples: int
 ) -> list[tuple[str, ArrivalOrder]]:
-    """Return orders in which the workloads `keys` arrive one after the other, each with its condition as a text."""
+    """Return orders of workloads (`keys`) one after another, with their conditions. `claiming_keys` wait for claims."""
     orders = [
         (condition, ArrivalOrder(ranks=ranks, ordered_keys=ordered_keys))
         for condition, ranks in _rank_workloads(keys, claiming_keys)
     ]
     if ordered_keys and len(keys) <= _MOST_PERMUTED_WORKLOADS:
-        # Without `ordered_keys`: the pods of ordered sets start at once, before those of slower controllers.
+        # Without `ordered_keys`, the pods of ordered StatefulSets start at once, before those of slower controllers.
         # Of all permutations, take every n-th one (`distance`): a third of the samples at most.
         distance = max(1, -(-factorial(len(keys)) // max(1, samples // 3)))
         any_orders = islice(permutations(keys), 0, None, distance)
@@ -498,7 +498,7 @@ def _list_scenarios_with_newer_version(scene: PredictionScenario, samples: int) 
 
 def _list_scenarios_with_max_unavailable(scene: PredictionScenario, _: int) -> Iterator[_Alternative]:
     """Yield the scene with StatefulSets replaced within maxUnavailable. Kubernetes 1.35.0 to 1.35.3 and versions from
-    1.37 on do so by default. A patch version is unknown here, and 1.37 replaces single pods as if it did not.
+    1.37 on do so by default. The patch version is unknown here. With a maximum of 1, 1.37 replaces pods as before.
     """
     version = scene.cluster.version
     is_possible = version in ((), (1, 35)) or version >= UNAVAILABLE_CHANGE

@@ -63,22 +63,23 @@ class ClaimedDevices:
     """Devices of a cluster and their claims."""
 
     def __init__(self, cluster: Cluster, existing_pods: Iterable[ExistingPod], seed: int) -> None:
+        """Record the devices in use: those of allocated claims of the cluster, and those of existing pods."""
         self._nodes, self._version = cluster.nodes, cluster.version
         self._node_by_name = cluster.node_by_name
         self._allocator = DeviceAllocator(cluster.devices.slices, cluster.version, seed)
         self._pools = {node.name: self._allocator.gather_pools(node) for node in cluster.nodes}
-        self._has_gated_slices = any(item.is_gated for item in cluster.devices.slices)
+        self._has_gated_slices = any(item.is_gated for item in cluster.devices.slices)  # with fields of a feature gate
         self._uses = dict(cluster.devices.allocations)  # devices by claim
         self._claims_by_pod: dict[PodIdentity, tuple[str, ...]] = {}
         self._holders: dict[str, set[PodIdentity]] = {}  # pods by claim: they use its devices
-        self._random_nodes: set[str] = set()  # nodes with pods of unknown devices
+        self._uncertain_nodes: set[str] = set()  # their pods have unknown or randomly chosen devices
         self._needs: dict[tuple[DeviceClaim, ...], DeviceNodeRequirements] = {}  # results for the devices in use now
         for pod in existing_pods:
             for name, uses in pod.devices:
                 self._uses[name] = uses
                 self._add_claim_holder(pod, name)
             if pod.spec.device_claims and not pod.devices:  # it has devices, but they are not recorded
-                self._random_nodes.add(pod.node)
+                self._uncertain_nodes.add(pod.node)
         # Allocated claims without a known pod keep their devices.
         self._unheld_claims = self._uses.keys() - self._holders.keys()
 
@@ -125,7 +126,7 @@ class ClaimedDevices:
             return _VERSION
         if self._has_gated_slices and self._version < _ORDERED_POOLS:  # the features are off by default
             return GATED
-        if self._random_nodes:  # the devices of some pods are unknown
+        if self._uncertain_nodes:  # the devices of some pods are unknown
             return RANDOM
         if any(claim.name in self._unheld_claims for claim in claims):  # no known pod uses it: it may be released
             return RANDOM
@@ -133,9 +134,8 @@ class ClaimedDevices:
         return RANDOM if has_scores else ""
 
     def _can_use_allocated_claims(self, claims: Iterable[DeviceClaim], node: Node) -> bool:
-        """Return whether a node can use the devices of the allocated claims among these; unknown devices are allowed.
-        A claim from a template (`is_own`) is new for each pod.
-        """
+        """Return whether a node can use the devices of the allocated claims among these; unknown ones are allowed."""
+        # A claim from a template (`is_own`) is new for each pod, so it is not allocated yet.
         uses = [use for claim in claims if not claim.is_own for use in self._uses.get(claim.name, ())]
         return all(self._allocator.is_reachable(use.device, node) for use in uses)
 
@@ -164,7 +164,7 @@ class ClaimedDevices:
             for claim, uses in zip(open_claims, allocation.uses, strict=True):
                 self._uses[_build_claim_name(claim, pod)] = uses
         if allocation is None or allocation.is_random:
-            self._random_nodes.add(pod.node)
+            self._uncertain_nodes.add(pod.node)
         for claim in claims:
             self._add_claim_holder(pod, _build_claim_name(claim, pod))
         self._needs.clear()  # cached results for the devices in use before
@@ -235,15 +235,16 @@ class DeviceAllocator:
     """Slices of a cluster. `allocate` finds devices for claims on a node; `seed` draws the order of slices."""
 
     def __init__(self, slices: Iterable[ResourceSlice], version: tuple[int, ...], seed: int) -> None:
-        self._seed = seed
-        self._is_ordered = version >= _ORDERED_POOLS  # else pools are searched at random
+        """Index the devices of each pool. `version` is the one of the scheduler."""
+        self._seed = seed  # of the random search
+        self._is_ordered = version >= _ORDERED_POOLS  # pools are searched by name, else at random
         sorted_slices = sorted(slices, key=lambda item: item.name)
         by_pool = group_by(sorted_slices, lambda item: (item.driver, item.pool))
         self._pools: list[list[ResourceSlice]] = []  # of each pool, the slices of its newest generation alone
         for _, pool in sorted(by_pool.items()):
             newest_generation = max(item.generation for item in pool)
             self._pools.append([item for item in pool if item.generation == newest_generation])
-        self._slice_by_device = {  # with the record of the device
+        self._slice_by_device = {  # the slice and the record of each device, by its id
             item.get_device_id(device): (item, device)
             for item in chain.from_iterable(self._pools)
             for device in item.devices
@@ -477,12 +478,10 @@ def _is_selected(alternative: DeviceSubRequest, item: ResourceSlice, device: Dev
 
 
 def find_device_attribute(candidate: CandidateDevice, name: str) -> Attribute | None:
-    """Return an attribute of a device by its full name (`domain/name`); None if it has no such attribute. The device
-    may list an attribute of the driver's domain without this domain.
-    """
+    """Return an attribute of a device by its full name (`domain/name`); None if it has no such attribute."""
     attributes = candidate.device.attributes
     if name in attributes:
         return attributes[name]
     domain, _, identifier = name.partition("/")
-    is_own_domain = domain == candidate.slice.driver
+    is_own_domain = domain == candidate.slice.driver  # a device may omit the domain of its driver
     return attributes.get(identifier) if is_own_domain else None

@@ -474,7 +474,7 @@ def format_pod_name(workload: str, number: int) -> str:
 
 def is_recreated(workload: str) -> bool:
     """Return whether a controller re-creates lost or Failed pods of this workload (key)."""
-    return workload.split("/", 2)[1] not in ("Pod", "Terminating")
+    return workload.split("/", 2)[1] not in ("Pod", "Terminating")  # the kind: a bare pod, or one in deletion
 
 
 class ExistingPod(Struct, frozen=True):

@@ -50,7 +50,7 @@ def list_kubelet_rejections(pod: PodSpec, node: Node, usage: NodeUsage) -> Itera
         yield f"NodeAffinity: Predicate NodeAffinity failed: {node_affinity.REASON}"
     if node_usage.find_port_rejection(pod, node, usage):
         yield f"NodePorts: Predicate NodePorts failed: {node_usage.NO_PORTS}"
-    # Static pods tolerate every taint, so they are never checked here.
+    # kubelet does not check the taints for static pods; these tolerate all of them in any case.
     taint = taints.find_evicting_taint(pod, node)
     if taint is not None:
         taint_text = f"untolerated taint {{{taint.key}: {taint.value}}}"
@@ -62,7 +62,7 @@ class NodeNumaCells:
 
     def __init__(self, node: Node) -> None:
         self._node = node
-        self._is_single = node.policy is TopologyPolicy.SINGLE_NUMA_NODE
+        self._permits_one_cell = node.policy is TopologyPolicy.SINGLE_NUMA_NODE
         self._free = list(map(dict, node.cells))  # amounts by cell and resource
         self._allocations: list[tuple[PodSpec, _Share]] = []  # of each container, with the spec of its pod
 
@@ -75,7 +75,7 @@ class NodeNumaCells:
                 for share in shares:  # give back the shares of the containers before
                     self._change_free_capacity(share, sign=1)
                 amounts = ", ".join(f"{amount} {name}" for name, amount in container)
-                location = "NUMA cell" if self._is_single else "narrowest set of NUMA cells"
+                location = "NUMA cell" if self._permits_one_cell else "narrowest set of NUMA cells"
                 return TOPOLOGY.format(what=amounts, where=location, node=self._node.name)
             shares.append(self._allocate_from_cells(container, cell_numbers))
         self._allocations += [(pod, share) for share in shares]
@@ -103,7 +103,7 @@ class NodeNumaCells:
         The policy restricted permits as many as each resource would need on an empty node. All must need equally many.
         """
         widths = {1}  # numbers of cells
-        if not self._is_single:
+        if not self._permits_one_cell:
             widths = {self._count_required_cells(name, amount) for name, amount in container}
         if len(widths) != 1:
             return ()

@@ -69,9 +69,7 @@ def join_first_texts(texts: Sequence[str]) -> str:
 
 
 def _list_label_obstacles(spec: PodSpec, nodes: Sequence[Node]) -> Iterator[str]:
-    """Yield a sentence for each required label missing on every node, with the values present on nodes. Then yield one
-    for each excluded label present on every node.
-    """
+    """Yield a sentence per required label missing on every node, then per excluded label present on every node."""
     for key, value in spec.node_selector:
         values = _collect_values(key, nodes)
         if value not in values:

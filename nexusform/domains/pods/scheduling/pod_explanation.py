@@ -69,9 +69,7 @@ def run_prediction(
 def evaluate_nodes(
     cluster: Cluster, existing_pods: Iterable[ExistingPod], spec: PodSpec, number: int = 0, volumes: Pairs = ()
 ) -> tuple[NodeVerdict, ...]:
-    """Return every node as evaluated for one more pod of a spec, highest total first. `number` and `volumes` (pairs of
-    claim and volume) are those of the pod.
-    """
+    """Return the verdicts of all nodes on one more pod of a spec, highest total first. `volumes`: (claim, volume)."""
     pod = ExistingPod(workload="", number=number, node="", spec=spec, volumes=volumes)
     session = SchedulingSession(cluster, existing_pods, DEFAULT_SEED, lost_pods=(pod,))  # a lost pod keeps its volumes
     return _build_node_verdicts(session.create_scheduler(spec, number))

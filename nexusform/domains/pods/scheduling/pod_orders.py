@@ -35,7 +35,8 @@ def has_differing_concurrent_pods(workload: Workload) -> bool:
 
 def count_controller_hops(key: str) -> int:
     """Return how many controllers act one after the other until the pods of a workload (key) exist, such as 2."""
-    return _HOPS.get(key.split("/")[1], 1)
+    _, kind, _ = key.split("/", 2)  # namespace, kind and name
+    return _HOPS.get(kind, 1)
 
 
 class ArrivalOrder(Struct, frozen=True):
@@ -58,14 +59,15 @@ class ArrivalOrder(Struct, frozen=True):
         started). If `sample` is 0, workloads arrive one after the other by rank. Else it is the seed of a random order
         of all pods.
         """
-        # The next pod of an ordered set waits until the one before runs, unless only such sets are left.
+        # The next pod of an ordered StatefulSet waits until the one before runs, unless only such sets are left.
         ready_keys = [key for key, count in counts.items() if count < 1 or key not in self.ordered_keys] or counts
         if not self.sample:
             return min(ready_keys, key=self.ranks.index)
         if self.sample % _MIXED_SAMPLES == 0:  # some samples draw a workload for each pod
             step = sum(counts.values())
             return min(ready_keys, key=lambda key: self._hash_arrival_order(f"{step}|{key}"))
-        return min(counts, key=lambda key: self._compute_arrival_time(key, counts[key]))  # ordered sets wait in it
+        # Ordered StatefulSets need no exception here: the arrival times of their pods include the wait.
+        return min(counts, key=lambda key: self._compute_arrival_time(key, counts[key]))
 
     def _compute_arrival_time(self, key: str, arrived_count: int) -> float:
         """Return the time of arrival of a workload's next pod, in intervals between the creation of two objects.
@@ -81,7 +83,7 @@ class ArrivalOrder(Struct, frozen=True):
         hops = count_controller_hops(key) + (key in self.claiming_keys)
         start = self.ranks.index(key) + interval / 4 + hops * hop * slowness
         earlier_count = max(0, arrived_count)
-        if key in self.ordered_keys:  # the next pod of an ordered set waits until the one before runs
+        if key in self.ordered_keys:  # an OrderedReady StatefulSet: the next pod waits until the one before runs
             return start + earlier_count * _START_TIME
         return start + (earlier_count + delay) * pace * slowness
 
@@ -152,14 +154,14 @@ def _build_removal_sort_key(pod: ExistingPod, pods_by_node: Counter[str]) -> tup
 
 
 def _compare_magnitudes(first_time: int, second_time: int, one: PodCondition, two: PodCondition, now: int) -> int:
-    """Compare two times by the order of magnitude of their distance from `now`; the later time is smaller. The pod with
-    the smaller time is removed first (a negative result). An unknown time (0) is the smallest. Times of one magnitude
-    are compared by the uid of their pods. Without `now` (0), the exact times decide.
+    """Compare the times of two pods: the result is negative if the first pod is removed first. A pod with an unknown
+    time (0) is removed first, then the one with the later time, by the order of magnitude of its distance from `now`.
+    The uid decides within one magnitude. If `now` is unknown (0), the exact times are compared.
     """
     if not first_time or not second_time:
         return first_time - second_time
     if not now:
-        return second_time - first_time  # the exact times decide
+        return second_time - first_time
     difference = _compute_magnitude(now - first_time) - _compute_magnitude(now - second_time)
     if difference:
         return difference

@@ -119,7 +119,7 @@ class PlaceablePodRange(Struct, frozen=True):
 class WorkloadForecast(Struct, frozen=True):
     """Workload after the prediction: requested pods, and running pods by machine and rack. Counts omit nodes with
     unknown machine or rack. `is_blocked`: a rolling update cannot continue. `uncreated` pods do not exist: rejected by
-    a quota or on admission, or (`deferred`) behind another pod of an ordered set; `rejection` is the reason.
+    a quota or on admission, or (`deferred`) behind another pod of an ordered StatefulSet; `rejection`: why.
     """
 
     workload: Workload
@@ -205,9 +205,7 @@ def count_occurrences(names: Iterable[str]) -> dict[str, int]:
 
 
 def compute_placeable_range(scheduler: PodSpecScheduler, further: int) -> PlaceablePodRange:
-    """Return how many of `further` more pods of the scheduler's spec fit on the nodes, as a range. Its bounds are
-    equal, unless the number depends on the order of placement.
-    """
+    """Return how many of `further` more pods of the spec fit, as a range if it depends on the order of placement."""
     spec, cache, counts = scheduler.group.spec, scheduler.cache, scheduler.counts
     if spec.exclusive_claims:  # ReadWriteOncePod: the claims of one pod at most
         further = 0 if cache.has_claim_conflict(spec) else min(further, 1)
@@ -311,10 +309,10 @@ def _sum_node_capacity(capacity: Mapping[int, int], own_counters: _OwnCounters) 
     anti_affinity, spread = own_counters
     if not anti_affinity and not spread:
         return sum(capacity.values())
-    counter = (*anti_affinity, *spread)[0]
+    first_counter = (*anti_affinity, *spread)[0]  # all have the same domains
     pods_by_domain: dict[int, int] = {}
     for node, pods in capacity.items():
-        domain = counter.domain_by_node[node]
+        domain = first_counter.domain_by_node[node]
         pods_by_domain[domain] = pods_by_domain.get(domain, 0) + pods
     if anti_affinity:
         # Nodes without the key (-1) are never rejected, so they keep all their capacity.

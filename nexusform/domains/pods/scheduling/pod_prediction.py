@@ -115,9 +115,7 @@ class PodPredictor:
         return not self._find_node_loss_trigger(pod)
 
     def _find_node_loss_trigger(self, pod: ExistingPod) -> str:
-        """Return why a pod leaves its node at once; "" if it keeps its node. The reason is NODE_REMOVED for a lost pod
-        or one without a node. It is NO_EXECUTE for a pod evicted by a taint.
-        """
+        """Return why a pod leaves its node at once: NODE_REMOVED or NO_EXECUTE (evicted by a taint); "" if it stays."""
         if pod.node not in self.nodes or pod.key in self.lost_pods:
             return pod_outcomes.NODE_REMOVED
         is_evicted = self._compute_remaining_seconds(pod) == 0  # None: never
@@ -149,7 +147,7 @@ class PodPredictor:
         self._evict_pods_after_toleration(progress_list)
         for progress in progress_list:
             workload_progress.drop_deferred_pods(progress)
-            # An ordered set removes its surplus pods once all others have a node.
+            # An ordered StatefulSet removes its surplus pods once all others have a node.
             if all(outcome.node for outcome in progress.outcomes.values()):
                 self._remove_deferred_pods(progress)
 
@@ -174,7 +172,7 @@ class PodPredictor:
         return outcomes + removed_outcomes
 
     def _build_kept_outcome(self, progress: WorkloadProgress, pod: ExistingPod) -> PodOutcome:
-        """Return the outcome of a kept pod: PLACE if it got its node here with a former template, else KEEP."""
+        """Return the outcome of a kept pod: KEEP, or PLACE for a pod of a former template placed in this prediction."""
         key = progress.workload.key
         outcome = PodOutcome(
             workload=key,
@@ -193,7 +191,7 @@ class PodPredictor:
         )
         if pod.number not in progress.placed_outdated or progress.workload.is_current(pod.spec):
             return outcome
-        is_certain, trigger = progress.placed_outdated[pod.number]
+        is_certain, trigger = progress.placed_outdated[pod.number]  # those of its placement
         return replace(outcome, action=pod_outcomes.PLACE, previous="", trigger=trigger, is_certain=is_certain)
 
     def _prepare_workload(self, workload: Workload) -> WorkloadProgress:
@@ -225,7 +223,7 @@ class PodPredictor:
                 former_pod = replace(retried_pod, former_spec=pod.spec)
                 if workload_progress.is_pending_outdated(workload, pod):  # the rollout of its Deployment decides on it
                     progress.pending_outdated_pods.append(former_pod)
-                else:  # an ordered set (OrderedReady) replaces no pod of a former template before it runs
+                else:  # an OrderedReady StatefulSet replaces no pod of a former template before it runs
                     may_keep_template = workload.is_ordered or workload.is_below_partition(pod.number)
                     keeps_template = may_keep_template and not is_current
                     progress.pods_to_place.append(former_pod if keeps_template else retried_pod)
@@ -237,8 +235,8 @@ class PodPredictor:
         return progress
 
     def _remove_surplus(self, progress: WorkloadProgress, pods: list[ExistingPod]) -> list[ExistingPod]:
-        """Remove the surplus pods of a workload, and return the others. An ordered set removes running surplus pods
-        only after all others are ready. Until then, they are `deferred_removals`.
+        """Remove the surplus pods of a workload, and return the others. An ordered StatefulSet removes running surplus
+        pods only after all others are ready. Until then, they are `deferred_removals`.
         """
         now = self.session.cluster.observation_time
         surplus = workload_progress.select_surplus_pods(progress.workload, pods, self._is_running, now)
@@ -330,7 +328,8 @@ class PodPredictor:
         rollout.start()
         verdicts = yield from self._place_pods(progress)  # by pod number
         self._recreate_evicted()  # pods evicted for those just placed
-        if all(verdict.node for verdict in verdicts.values()):  # an ordered set scales in once all others have a node
+        # An ordered StatefulSet removes its surplus pods once all others have a node.
+        if all(verdict.node for verdict in verdicts.values()):
             self._remove_deferred_pods(progress)
         if progress.is_daemon:
             verdicts |= DaemonRollout(self.session, progress, verdicts).replace_pods()
@@ -386,7 +385,7 @@ class PodPredictor:
             if pod.number > blocking_number and not pod.was_pending:  # a Pending pod exists already, so it is retried
                 earlier_name = workload.format_pod_name(blocking_number)
                 reason = f"waits for {earlier_name} to run"
-                verdict = PodVerdict("", is_certain=True, feasible_nodes=0, reason=reason)
+                verdict = PodVerdict(node="", is_certain=True, feasible_nodes=0, reason=reason)
             else:
                 verdict = self._place_pod(progress, pod)
             verdicts[pod.number] = verdict
@@ -397,9 +396,10 @@ class PodPredictor:
         return verdicts
 
     def _place_pod(self, progress: WorkloadProgress, pod: PodToPlace) -> PodVerdict:
-        """Place a pod, with its former template if it has one, and return the verdict. An ordered set replaces a pod of
-        a former template as soon as it runs, but not below the partition. So once the pod gets a node here, it is
-        removed and placed again with the current template.
+        """Place a pod, with its former template if it has one, and return the verdict.
+
+        An ordered StatefulSet updates a Pending pod of a former template as soon as it runs, unless the partition keeps
+        this template. So once such a pod gets a node, it is removed and placed again with the current template.
         """
         workload = progress.workload
         if pod.required_node:
@@ -407,7 +407,7 @@ class PodPredictor:
         if pod.former_spec is None:
             return self.session.place_pod(workload.pod, workload.key, pod.number)
         verdict = self.session.place_pod(pod.former_spec, workload.key, pod.number)
-        # It is Pending, the rollout of a Deployment replaces it, or it keeps its template.
+        # Without a node it stays Pending. With one, the rollout of a Deployment or the partition decides on it.
         if not verdict.node or not workload.is_ordered or workload.is_below_partition(pod.number):
             progress.is_blocked |= not verdict.node  # the rollout waits for it
             return verdict
@@ -448,7 +448,7 @@ class PodPredictor:
                 self._request_pod_again(progress, pod, pod_outcomes.PREEMPTED, preemptor)
 
     def _evict_unmanaged(self, pod: ExistingPod, trigger: str, preemptor: str = "") -> None:
-        """Record the eviction of an unmanaged pod (of no workload here); request it again if it has a controller."""
+        """Record the eviction of an unmanaged pod, for `preemptor` or because of its node (""); request it again."""
         namespace, kind, name = pod.workload.split("/", 2)
         workload = Workload(kind, namespace, name, replicas=0, pod=pod.spec)
         new_progress = WorkloadProgress(workload, had_pods=True, has_started=True)
@@ -465,15 +465,17 @@ class PodPredictor:
 
     def _request_pod_again(self, progress: WorkloadProgress, victim: ExistingPod, trigger: str, preemptor: str) -> None:
         """Request a pod again after its eviction; it is Pending until it is placed."""
-        node = victim.node
-        required_node = node if progress.is_daemon else ""
-        former_spec = progress.find_former_spec([victim, *progress.outdated_pods], victim.number)
         new_pod = PodToPlace(
-            victim.number, required_node, node, trigger, preempted_by=preemptor, former_spec=former_spec
+            victim.number,
+            required_node=victim.node if progress.is_daemon else "",
+            previous=victim.node,
+            trigger=trigger,
+            preempted_by=preemptor,
+            former_spec=progress.find_former_spec([victim, *progress.outdated_pods], victim.number),
         )
         progress.pods_to_place.append(new_pod)
         if progress.has_started:  # else `_place_workload` decides it with the other pods
-            pending_verdict = PodVerdict("", is_certain=True, feasible_nodes=0)
+            pending_verdict = PodVerdict(node="", is_certain=True, feasible_nodes=0)
             progress.outcomes[victim.number] = self._build_outcome(progress.workload, pending_verdict, new_pod)
 
     def _evict_pods_after_toleration(self, progress_list: list[WorkloadProgress]) -> None:
@@ -505,7 +507,8 @@ class PodPredictor:
                 own_list = progress.kept_pods if pod in progress.kept_pods else progress.outdated_pods
                 own_list.remove(pod)
                 former_spec = None if workload.is_current(spec) else spec
-                new_pod = PodToPlace(pod.number, "", pod.node, pod_outcomes.NO_EXECUTE, former_spec=former_spec)
+                trigger = pod_outcomes.NO_EXECUTE
+                new_pod = PodToPlace(pod.number, previous=pod.node, trigger=trigger, former_spec=former_spec)
                 progress.pods_to_place.append(new_pod)
             progress.outcomes[pod.number] = self._build_outcome(workload, verdict, new_pod)
         return has_moved
@@ -586,7 +589,7 @@ class PodPredictor:
         pod_by_number = progress.requested_pods
         for number in sorted(outcome.number for outcome in progress.outcomes.values() if outcome.can_retry):
             if number > blocking_number and not pod_by_number[number].was_pending:
-                continue  # it is not created before the earlier pod runs
+                continue  # not Pending before: it is created only after the earlier pod runs
             verdict = self._place_pod(progress, pod_by_number[number])
             has_changed |= bool(verdict.node)
             if workload.is_ordered and not verdict.node:

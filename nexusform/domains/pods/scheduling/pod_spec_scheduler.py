@@ -75,6 +75,7 @@ class _TopologyAxis:
     __slots__ = ("counts", "domain_by_node", "has_few_domains", "members")
 
     def __init__(self, counters: Sequence[DomainCounter]) -> None:
+        """Build the axis of the topology key counted by these counters."""
         self.domain_by_node = counters[0].domain_by_node  # counters of one topology key share it
         self.has_few_domains = counters[0].size <= _FEW_DOMAINS
         self.counts = [counter.counts for counter in counters]  # by domain
@@ -383,11 +384,9 @@ class PodSpecScheduler:
 
 
 def _compute_score_lead(best_total: int, scored_buckets: Iterable[tuple[_NodeBucket, int]]) -> int | None:
-    """Return the lead of the best total over the next lower one; None if there is none. Each bucket has the points of
-    its nodes without their usage scores.
-    """
+    """Return the lead of the best total over the next lower one; None if there is none."""
     next_total = -1  # below every total
-    for bucket, points in scored_buckets:
+    for bucket, points in scored_buckets:  # the points of its nodes without their usage scores
         for score in bucket.nodes_by_score:
             if next_total < points + score < best_total:
                 next_total = points + score

@@ -233,7 +233,7 @@ def _warn_failed_and_gated_pods(context: WorkloadContext) -> Iterator[WorkloadWa
 def _warn_uncreated_pods(context: WorkloadContext) -> Iterator[WorkloadWarning]:
     """Yield a warning for uncreated pods, unless the warning about a blocked rollout takes its place."""
     count, replicas = context.forecast.uncreated, context.forecast.replicas
-    is_ordered_wait = context.workload.is_ordered and bool(context.pending_pods)
+    is_ordered_wait = context.workload.is_ordered and bool(context.pending_pods)  # no pod follows a Pending one
     if count and (is_ordered_wait or not context.forecast.is_blocked):
         # The replicas of a DaemonSet are its pods, uncreated ones excluded.
         expected_count = count + replicas if context.workload.kind == "DaemonSet" else replicas
@@ -363,7 +363,7 @@ def find_shared_hardware(context: WorkloadContext) -> Iterator[WorkloadWarning]:
 def _warn_shared_machines(context: WorkloadContext) -> Iterator[WorkloadWarning]:
     """Yield one warning for each machine with two or more of the pods."""
     required_keys, preferred_keys = _list_own_topology_keys(context)
-    proposed_label = find_location_label_key(context.nodes, attrgetter("machine"), required_keys + preferred_keys)
+    machine_label = find_location_label_key(context.nodes, attrgetter("machine"), required_keys + preferred_keys)
     for machine, count in sorted(context.forecast.per_machine.items()):
         if count < 2:
             continue
@@ -373,7 +373,7 @@ def _warn_shared_machines(context: WorkloadContext) -> Iterator[WorkloadWarning]
         detail = (
             f"{count:,} of {len(context.running_outcomes):,} pods ({_format_names(machine_pods)}) would run on "
             f"machine {machine} ({workers}). Losing the machine stops them. "
-            f"{_explain_shared_hardware(context, proposed_label, 'machines')}"
+            f"{_explain_shared_hardware(context, machine_label, 'machines')}"
         )
         summary = f"{count:,} of {len(context.running_outcomes):,} pods would be lost with machine {machine}"
         yield context.build_warning(workload_warnings.SHARED_MACHINE, detail, location=machine, summary=summary)
@@ -387,11 +387,11 @@ def _warn_shared_rack(context: WorkloadContext) -> Iterator[WorkloadWarning]:
         return  # pods in several or unknown racks, or no other rack to use
     (rack,) = context.forecast.per_rack
     required_keys, preferred_keys = _list_own_topology_keys(context)
-    proposed_label = find_location_label_key(context.nodes, attrgetter("rack"), required_keys + preferred_keys)
+    rack_label = find_location_label_key(context.nodes, attrgetter("rack"), required_keys + preferred_keys)
     count = len(context.running_outcomes)
     detail = (
         f"all {count:,} pods ({_format_names(context.running_outcomes)}) would run in rack {rack}, but workers of "
-        f"{len(racks)} racks have capacity. {_explain_shared_hardware(context, proposed_label, 'racks')}"
+        f"{len(racks)} racks have capacity. {_explain_shared_hardware(context, rack_label, 'racks')}"
     )
     summary = f"all {count:,} pods would be lost with rack {rack}; {len(racks)} racks have capacity"
     yield context.build_warning(workload_warnings.SHARED_RACK, detail, location=rack, summary=summary)
@@ -400,9 +400,7 @@ def _warn_shared_rack(context: WorkloadContext) -> Iterator[WorkloadWarning]:
 def find_location_label_key(
     nodes: Sequence[Node], get_location: Callable[[Node], str], used_keys: Sequence[str] = ()
 ) -> str:
-    """Return a label key of the nodes with values that match their locations exactly; "" if there is none. Keys
-    in `used_keys` are preferred, then well-known ones.
-    """
+    """Return a label key of the nodes with one value per location, and one location per value; "" for none."""
     located_nodes = [node for node in nodes if get_location(node)]  # nodes with a known location
     if not located_nodes:
         return ""
@@ -431,7 +429,9 @@ def _list_own_topology_keys(context: WorkloadContext) -> tuple[list[str], list[s
 
 
 def _explain_shared_hardware(context: WorkloadContext, proposed_label: str, location_noun: str) -> str:
-    """Return why the rules do not separate the pods and how to fix it; `location_noun`: machines or racks."""
+    """Return why the rules of a workload do not separate its pods and how to fix it. `location_noun` is machines or
+    racks. `proposed_label` is a label of nodes with one value per location, "" if there is none.
+    """
     required_keys, preferred_keys = _list_own_topology_keys(context)
     domains = {node.labels.get(proposed_label) for node in context.nodes} - {None}  # nodes may lack the key
     if proposed_label and len(domains) < context.workload.replicas:
@@ -474,9 +474,7 @@ def _explain_too_few(
 
 
 def find_missing_topology_labels(context: WorkloadContext) -> Iterator[WorkloadWarning]:
-    """Yield warnings about topology keys of rules, if no feasible worker has the label. For required anti-affinity, one
-    worker without the label is enough.
-    """
+    """Yield warnings about topology keys of rules missing on all feasible workers, or for anti-affinity on some."""
     # A label of the workers with one value per physical machine, "" without one.
     proposed_label = find_location_label_key(context.nodes, attrgetter("machine"))
     # Every topology key of a spec with its use, each pair once.

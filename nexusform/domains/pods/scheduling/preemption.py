@@ -79,7 +79,7 @@ class _Candidate(Struct, frozen=True):
         budgets, the highest priority of a victim, the sum of priorities, the number of victims, and late starts.
         """
         highest = self.victims[0].spec.priority  # they are sorted by importance
-        total = sum(pod.spec.priority + _OFFSET for pod in self.victims)
+        total = sum(pod.spec.priority + _OFFSET for pod in self.victims)  # more victims always weigh more
         start_age = min(pod.age for pod in self.victims if pod.spec.priority == highest)
         return (self.violations, highest, total, len(self.victims), -start_age)  # the latest start is best
 
@@ -144,6 +144,7 @@ class _PreemptionTrial:
     def __init__(
         self, scheduler: PodSpecScheduler, pods_by_node: Sequence[NodePods], allowances: Sequence[DisruptionAllowance]
     ) -> None:
+        """Prepare trials for the next pod of `scheduler`. `allowances` are the evictions allowed by each budget."""
         self._scheduler = scheduler
         self._pods_by_node = pods_by_node
         self._allowances = allowances
@@ -266,6 +267,7 @@ def find_drain_obstacles(
     running_pods = [pod for pod in existing_pods if pod.node]
     drained_pods = [pod for pod in running_pods if pod.node in nodes]
     drained_workloads = {pod.workload for pod in drained_pods}
+    # A drain evicts no pods of DaemonSets, so these are left out.
     running_counts = Counter(pod.workload for pod in running_pods if "/DaemonSet/" not in pod.workload)
     single_replicas = [key for key in sorted(drained_workloads) if running_counts[key] == 1]
     blocking_names: list[str] = []
@@ -277,7 +279,7 @@ def find_drain_obstacles(
         if len(workloads) != 1:
             continue  # a budget over several workloads may allow to evict one of them completely
         running_count = len(select_covered_pods(budget, running_pods))
-        # All its pods at once, not only the drained ones that `allowed_evictions` concerns.
+        # The amounts of this budget alone: `allowed_evictions` is 0 for a pod under several budgets.
         if count_allowed_disruptions(budget, existing_pods) < running_count:
             protected_workloads |= workloads & drained_workloads
     return DrainObstacles(tuple(blocking_names), tuple(single_replicas), tuple(sorted(protected_workloads)))

@@ -14,7 +14,7 @@ from nexusform.kubernetes.matching import EXISTS, IN, NOT_IN
 
 _REQUESTS: Final = "requests."
 _LIMITS: Final = "limits."
-_PODS: Final = ("pods", "count/pods")
+_POD_COUNTS: Final = ("pods", "count/pods")
 # Short names of requests in quotas.
 _FULL_NAMES: Final = {name: _REQUESTS + name for name in ("cpu", "memory", "ephemeral-storage")}
 
@@ -83,9 +83,7 @@ def _find_quota_rejection(quota: ResourceQuota, used_amounts: Counter[str], pod:
 
 
 def _format_amounts(names: Iterable[str], amounts: Mapping[str, int]) -> str:
-    """Format the amounts of these names as Kubernetes does: `cpu=500m,pods=2`. CPU is counted in milli, and formatted
-    in whole units where possible. A missing amount is 0.
-    """
+    """Format these amounts as Kubernetes does, a missing one as 0: `cpu=500m,pods=2`. CPU is counted in milli."""
     texts: list[str] = []
     for name in names:
         amount = amounts.get(name, 0)
@@ -99,7 +97,7 @@ def _format_amounts(names: Iterable[str], amounts: Mapping[str, int]) -> str:
 
 def _compute_pod_amounts(quota: ResourceQuota, pod: PodSpec) -> dict[str, int]:
     """Return the amounts of a pod by the names limited by a quota, 0 if it has none."""
-    amounts = dict.fromkeys(_PODS, 1)
+    amounts = dict.fromkeys(_POD_COUNTS, 1)  # limits on the number of pods
     requests = (("cpu", pod.requests.cpu), ("memory", pod.requests.memory), *pod.requests.other_resources)
     for name, amount in requests:
         amounts[_REQUESTS + name] = amount

@@ -19,8 +19,8 @@ class NodeUsage:
     __slots__ = ("cpu", "disks", "memory", "other_resources", "pods", "ports", "scored_cpu", "scored_memory")
 
     def __init__(self) -> None:
-        self.cpu = 0
-        self.memory = 0
+        self.cpu = 0  # thousandths
+        self.memory = 0  # bytes
         self.scored_cpu = 0  # with default amounts for pods without requests, as in scores
         self.scored_memory = 0
         self.pods = 0
@@ -50,8 +50,8 @@ class TopologyDomains:
     __slots__ = ("domain_by_node", "node_domains", "size")
 
     def __init__(self, domain_by_node: list[int], size: int) -> None:
-        self.domain_by_node = domain_by_node
-        self.size = size
+        self.domain_by_node = domain_by_node  # -1 without the topology key
+        self.size = size  # number of domains
         # Each node with the key as a domain of its own.
         self.node_domains = [-1 if domain < 0 else node for node, domain in enumerate(domain_by_node)]
 
@@ -71,6 +71,7 @@ class SchedulerCache:
     """Nodes of a cluster and the pods on them. `version` changes with every pod added or removed."""
 
     def __init__(self, cluster: Cluster) -> None:
+        """Index the nodes of a cluster, without any pods yet."""
         self.nodes = cluster.nodes
         self.index = {node.name: at for at, node in enumerate(cluster.nodes)}
         self.usage = [NodeUsage() for _ in cluster.nodes]

@@ -80,14 +80,14 @@ def _has_negative_selector(term: PodTerm) -> bool:
 
 
 def _extend_term_namespaces(terms: tuple[PodTerm, ...]) -> tuple[PodTerm, ...]:
-    """Return the terms. Those selecting a namespace without any label now select all namespaces."""
+    """Return the terms as some versions read them: with a negative namespace selector, they select all namespaces."""
     return tuple(
         replace(term, namespace_selector=LabelSelector()) if _has_negative_selector(term) else term for term in terms
     )
 
 
 def _apply_all_namespaces(spec: PodSpec) -> PodSpec:
-    """Return a spec with extended terms: those selecting a namespace without any label select all namespaces."""
+    """Return a spec with terms as read by versions with the bug kubernetes#141526 (see `_extend_term_namespaces`)."""
     return replace(
         spec,
         affinity=_extend_term_namespaces(spec.affinity),

@@ -131,7 +131,7 @@ class SchedulingSession:
             self._lowest_priority = min(self._lowest_priority, pod.spec.priority)
 
     def get_scheduler(self, spec: PodSpec, volume_needs: tuple[VolumeNeed, ...] = ()) -> PodSpecScheduler:
-        """Return the scheduler of a spec: the last one if it still applies, else a new one. `volume_needs`: its own."""
+        """Return the scheduler of a spec with the node requirements of its claims: the last one, if still current."""
         group = self.cache.get_group(spec)
         scheduler = self._scheduler
         if scheduler is not None and scheduler.is_current(group, volume_needs):
@@ -298,7 +298,8 @@ class SchedulingSession:
         # The first reason against the pod; "" if it runs.
         rejection_text = next(list_kubelet_rejections(spec, node, usage), "")
         rejection_text = rejection_text or self._start_pod(scheduler, node_index, pod)
-        return _build_started_verdict(spec.node_name, rejection_text, is_certain, int(not rejection_text))
+        feasible_nodes = int(not rejection_text)
+        return _build_started_verdict(spec.node_name, rejection_text, is_certain, feasible_nodes)
 
     def _start_pod(self, scheduler: PodSpecScheduler, node: int, pod: ExistingPod) -> str:
         """Add a pod to a node unless kubelet rejects it there; return the rejection, "" if the pod runs."""
@@ -331,7 +332,9 @@ class SchedulingSession:
             other_rejections = [Rejection(name, "node_names", node_affinity.EXCLUDED) for name in other_names]
             reason = format_pending_message([rejection, *other_rejections], len(self._names))
             is_certain = not self._uncertain_nodes & (1 << node_index)
-            return preemption_verdict or PodVerdict("", is_certain, 0, reason=reason, rejections=(rejection,))
+            return preemption_verdict or PodVerdict(
+                node="", is_certain=is_certain, feasible_nodes=0, reason=reason, rejections=(rejection,)
+            )
         has_doubt = spec.has_unknown_rules or bool(scheduler.device_doubt)
         is_certain = self._is_certain(scheduler, 1 << node_index) and not has_doubt
         rejection_text = self._start_pod(scheduler, node_index, pod)
@@ -345,10 +348,13 @@ class SchedulingSession:
         preemption_verdict = self._try_preemption(scheduler, pod, rejections)
         if preemption_verdict is not None:
             return self._add_doubt(preemption_verdict, scheduler)
+        # Certain only if no earlier random choice affects feasible nodes (`mask`: a bit each), and no fact is unknown.
         is_certain = self._is_certain(scheduler, scheduler.facts.mask) and not self._find_doubt(scheduler, _NO_CHOICE)
         reasons = tuple(rejections.values())
         reason = format_pending_message(reasons, len(self._names)) + describe_missing(pod.spec, self.cluster.nodes)
-        pending_verdict = PodVerdict("", is_certain, feasible_nodes=0, reason=reason, rejections=reasons)
+        pending_verdict = PodVerdict(
+            node="", is_certain=is_certain, feasible_nodes=0, reason=reason, rejections=reasons
+        )
         verdict = self._add_doubt(pending_verdict, scheduler)
         if not pod.spec.has_own_claims:  # else the claims of the next pod of the spec may have other nodes
             self._failures[id(scheduler.group)] = (self.cache.version, verdict)
@@ -415,7 +421,8 @@ class SchedulingSession:
             del self._pods_by_node[node][victim.pod.identity]  # evicted only once
             self._slow_evictions.append((victim, node))
         self.cache.version += 1  # earlier schedulers and failures do not know the reservation
-        return PodVerdict("", is_certain, feasible_nodes=0, reason="waits for the end of the pods evicted for it.")
+        reason = "waits for the end of the pods evicted for it."
+        return PodVerdict(node="", is_certain=is_certain, feasible_nodes=0, reason=reason)
 
     def _release_nominated_node(self, workload: str, number: int) -> int | None:
         """Release and return the node reserved for a pod waiting for its victims; None if it has none."""
@@ -477,11 +484,14 @@ class SchedulingSession:
 def build_gated_verdict(spec: PodSpec) -> PodVerdict:
     """Return the verdict on a pod with scheduling gates: no node, with the gates as the reason."""
     reason = f"scheduling is blocked by {', '.join(spec.gates)}."
-    return PodVerdict("", is_certain=True, feasible_nodes=0, reason=reason, unscheduled_state=PodState.GATED)
+    return PodVerdict(node="", is_certain=True, feasible_nodes=0, reason=reason, unscheduled_state=PodState.GATED)
 
 
 def _build_started_verdict(node: str, reason: str, is_certain: bool, feasible_nodes: int) -> PodVerdict:
     """Return the verdict on a pod started on its node: kubelet runs it, or rejects it with a reason."""
     if not reason:
         return PodVerdict(node, is_certain, feasible_nodes)
-    return PodVerdict("", is_certain, feasible_nodes, f"on {node}: {reason}.", unscheduled_state=PodState.FAILED)
+    text = f"on {node}: {reason}."
+    return PodVerdict(
+        node="", is_certain=is_certain, feasible_nodes=feasible_nodes, reason=text, unscheduled_state=PodState.FAILED
+    )

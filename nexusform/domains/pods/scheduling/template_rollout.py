@@ -115,14 +115,14 @@ class _PodReplacement(Struct, frozen=True):
     def replace_in_order(self) -> None:
         """Replace the pods of a StatefulSet, highest ordinal first; each waits until the new pod before it is ready.
 
-        An ordered set (OrderedReady) also waits until all existing pods are ready. The rollout ends at the partition,
-        or with `is_blocked` at the first pod that must wait. With `limits_unavailable_pods`, several pods are replaced
-        at once, but none if maxUnavailable pods are not ready.
+        With OrderedReady, it also waits until all existing pods are ready. The rollout ends at the partition, or with
+        `is_blocked` at the first pod that must wait. With `limits_unavailable_pods`, several pods are replaced at once,
+        but none if maxUnavailable pods are not ready.
         """
         state, batch_size = self.state, 1
         state.is_blocked = self.workload.is_ordered and self._count_unready_pods(state.remaining_pods) > 0
         if self.session.cluster.limits_unavailable_pods:
-            counts_old_pods = self.session.cluster.version < UNAVAILABLE_CHANGE
+            counts_old_pods = self.session.cluster.version < UNAVAILABLE_CHANGE  # later, only new pods count
             unready_count = self._count_unready_pods(state.remaining_pods if counts_old_pods else ())
             batch_size = max(1, self.workload.max_unavailable) - unready_count
         if state.is_blocked or batch_size <= 0:
@@ -149,9 +149,7 @@ class _PodReplacement(Struct, frozen=True):
         return len(self.state.stuck_numbers) + len(select_stuck_pods(old_pods))
 
     def _replace_pods(self, pods: Sequence[ExistingPod]) -> None:
-        """Delete pods of a StatefulSet at once and create the new ones, lowest ordinal first, then also pods of the set
-        evicted for them.
-        """
+        """Delete pods of a StatefulSet, then create new ones, lowest ordinal first; then those evicted for them."""
         state = self.state
         next_removed = len(state.removed_pods)  # index of the next pod to create again
         for pod in reversed(pods):
@@ -522,6 +520,7 @@ class DaemonRollout:
                 self._record_verdict(new_pod, verdict)
 
     def _record_uncreated_pod(self) -> None:
+        """Count a pod rejected on admission as waiting and uncreated, with the reason."""
         self._waiting_count += 1
         self._progress.uncreated += 1
         self._progress.rejection = self._workload.admission_error

@@ -25,6 +25,7 @@ class DomainCounter:
     __slots__ = ("counts", "domain_by_node", "key", "size")
 
     def __init__(self, key: str, domain_by_node: list[int], size: int) -> None:
+        """Start without pods in the `size` domains of a topology key."""
         self.key = key
         self.domain_by_node = domain_by_node
         self.counts = [0] * (size + 1)  # the last item is for nodes without a domain (-1)
@@ -58,6 +59,7 @@ class SpreadCounter(DomainCounter):
         eligible_domains: frozenset[int],
         matches_itself: int,
     ) -> None:
+        """Start without pods in the `size` domains. `matches_itself` is 1 if the constraint selects the new pod."""
         super().__init__(constraint.topology_key, domain_by_node, size)
         self.constraint = constraint
         self.eligible_nodes = eligible_nodes

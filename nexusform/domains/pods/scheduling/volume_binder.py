@@ -243,7 +243,7 @@ class AttachedVolumes:
 
     def __init__(self, cluster: Cluster, binder: VolumeBinder) -> None:
         self._nodes, self._binder = cluster.nodes, binder
-        self._maximums = cluster.attach_limits.maximums
+        self._maximums = cluster.attach_limits.maximums  # by node and driver
         # By node: the number of pods here with each volume, and the volumes attached by VolumeAttachments.
         self._pod_volumes: defaultdict[str, Counter[_Volume]] = defaultdict(Counter)
         self._attachments: defaultdict[str, set[_Volume]] = defaultdict(set)

@@ -271,7 +271,8 @@ def extract_scaled_outdated_pods(progress: WorkloadProgress) -> dict[int, PodSpe
     numbers = [*list_numbers(new_pods), *spare_numbers]
     current_new_pods = new_pods[former_count:]
     further_start = former_count + len(current_new_pods)
-    further_numbers = numbers[further_start : max(further_start, former_count + current_growth)]
+    further_count = max(0, current_growth - len(current_new_pods))
+    further_numbers = numbers[further_start : further_start + further_count]
     further_pods = [PodToPlace(number, trigger=progress.creation_trigger) for number in further_numbers]
     progress.pods_to_place = [*retried_pods, *current_new_pods, *further_pods]
     return dict(zip(numbers, former_specs, strict=False))

@@ -74,17 +74,16 @@ def run_question(
     build_answer: Callable[[Snapshot, SimulationInput], Answer],
     open_input: Callable[[CommandContext, str], SimulationInput] = open_snapshot,
 ) -> int:
-    """Read the input, answer the question and print the answer, or diagnostics. If stdout is for a document only,
-    warnings go to stderr (`is_aside`). Return the exit code.
-    """
+    """Read the input, answer the question, and print the answer or diagnostics. Return the exit code."""
     screen = flags.view.create_screen()
     context = create_context(flags.state, flags.variables)
+    is_aside = is_document(flags.answer)  # stdout is for a document only: warnings go to stderr
     try:
         inputs = open_input(context, flags.answer.plan)
     except UnreadableInput as problem:
-        screen.print_diagnostics(problem.diagnostics, problem.sources, is_aside=is_document(flags.answer))
+        screen.print_diagnostics(problem.diagnostics, problem.sources, is_aside=is_aside)
         return 1
-    screen.print_diagnostics(inputs.diagnostics, inputs.sources, is_aside=is_document(flags.answer))
+    screen.print_diagnostics(inputs.diagnostics, inputs.sources, is_aside=is_aside)
     try:
         answer = build_answer(inputs.snapshot, inputs)
     except DiagnosticsError as rejection:
@@ -356,11 +355,11 @@ def _simulate_failure(snapshot: Snapshot, pods: Mapping[str, ClusterPods], argum
         return simulate_cluster_loss(*name_lookup.find_cluster(snapshot, arguments.cluster), pods)
     if arguments.rack:
         site, rack = name_lookup.find_rack(snapshot, arguments.rack)
-        scope, lost = FailureScope.RACK, f"{site.id}/{rack}"
-        names = [machine.name for machine in site.machines_by_rack[rack]]
+        scope, title = FailureScope.RACK, f"{site.id}/{rack}"
+        lost_machines = [machine.name for machine in site.machines_by_rack[rack]]
     elif arguments.machine:
         site, machine = name_lookup.find_machine(snapshot, arguments.machine)
-        scope, lost, names = FailureScope.MACHINE, f"{site.id}/{machine}", [machine]
+        scope, title, lost_machines = FailureScope.MACHINE, f"{site.id}/{machine}", [machine]
     else:
         sites = [candidate for candidate in snapshot.sites.values() if candidate.machines_down]
         if not sites:
@@ -374,11 +373,12 @@ def _simulate_failure(snapshot: Snapshot, pods: Mapping[str, ClusterPods], argum
             ids = format_first_items(sorted(candidate.id for candidate in sites), 4)
             raise click.UsageError(f"{len(sites)} sites have machines down ({ids}). Add -rack or -machine of one site.")
         [site] = sites
-        scope, lost, names = FailureScope.OBSERVED, site.id, []  # only the machines added below
-    down = site.machines_down.difference(names) if arguments.observed else ()
+        scope, title, lost_machines = FailureScope.OBSERVED, site.id, []  # only the machines added below
+    down = site.machines_down.difference(lost_machines) if arguments.observed else ()
     added = [name for name in site.machines if name in down]
-    added_text = f" and {format_count(len(added), 'machine')} observed down" if added and names else ""
-    return simulate_machine_loss(site, scope, f"{lost}{added_text}", [*names, *added], pods)
+    if added and lost_machines:
+        title += f" and {format_count(len(added), 'machine')} observed down"
+    return simulate_machine_loss(site, scope, title, [*lost_machines, *added], pods)
 
 
 class FleetArguments(Struct, frozen=True, kw_only=True):

@@ -219,8 +219,8 @@ def _find_common_constraints(site: SiteSnapshot, sku: VmSku) -> PlacementConstra
 def _group_by_zone(
     zone_by_rack: Mapping[str, str], free_by_rack: Mapping[str, Interval], planned_by_rack: Mapping[str, int]
 ) -> tuple[ZoneCapacity, ...]:
-    """Group the capacity of racks by zone, in byte order. `zone_by_rack` has all racks. `free_by_rack` has the existing
-    ones, and `planned_by_rack` the VMs of planned ones.
+    """Group the capacity of racks by zone, in byte order. `zone_by_rack` has all racks. `free_by_rack` has the number
+    of further VMs in existing racks, and `planned_by_rack` the number in planned ones.
     """
     racks = group_by(sorted(zone_by_rack, key=str.encode), lambda rack: zone_by_rack[rack])  # names by zone
     capacities: list[ZoneCapacity] = []
@@ -321,8 +321,8 @@ def _compute_mix_bounds(
 
 def _compute_reduction(scheduler: RackScheduler, part: SkuCount, parts: Sequence[SkuCount]) -> int:
     """Return how many fewer VMs of the SKU of `part` certainly fit after one set of the mix. These are the VMs of the
-    part, and VMs blocked by other parts in the worst place. The number is _UNBOUNDED, so that no set is certain, if a
-    VM needs several cells and a machine has more of them: its choice of cells is open.
+    part, and VMs blocked by other parts in the worst place. If a VM of several cells may choose among more cells of a
+    machine, the number is _UNBOUNDED: no set is certain.
     """
     sku, share = part.sku, Share.compute(part.sku)
     if sku.numa_cells > 1 and any(machine.cells > sku.numa_cells for machine in scheduler.machines):

@@ -152,9 +152,7 @@ def _sum_free(cells: Iterable[_NumaCell]) -> tuple[int, float]:
 
 
 def _sum_free_of_machines(site: SiteSnapshot, cells: Iterable[_NumaCell]) -> tuple[int, float]:
-    """Sum the free vCPUs and GiB of these cells, all on machines with VMs in unknown cells. The size of such VMs is
-    subtracted from the sum of their machine.
-    """
+    """Sum the free vCPUs and GiB of these cells, without the size of VMs in unknown cells of their machines."""
     overfull = frozenset(site.scheduler.list_overfull_machines())
     vcpus: Counter[str] = Counter()
     memory: dict[str, float] = {}

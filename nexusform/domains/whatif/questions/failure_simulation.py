@@ -195,9 +195,7 @@ def list_unmanaged_vms(site: SiteSnapshot, machines: Collection[str]) -> tuple[s
 def exclude_nodes_down(
     site: SiteSnapshot, pods: Mapping[str, ClusterPods], machines: Collection[str]
 ) -> Mapping[str, ClusterPods]:
-    """Return the pods by cluster id without the nodes on `machines`: they are down now. The pods of these nodes run
-    elsewhere, or wait. Clusters without such nodes stay as they are.
-    """
+    """Return the pods by cluster id without the nodes on `machines`: the pods of these nodes run elsewhere or wait."""
     pods_on_others = dict(pods)
     for cluster in site.clusters:
         vms = chain.from_iterable(pool.vms for pool in cluster.pools)
@@ -260,9 +258,7 @@ def _sample_shortage(site: SiteSnapshot, scheduler: RackScheduler, lost: frozens
 
 
 def _build_node_deletions(pools: Sequence[PoolAvailability], machines: Sequence[str]) -> Iterable[NodeDeletionCommand]:
-    """Yield a command per NKS cluster to delete its nodes on the failed `machines`. A cluster is unreachable if its
-    control plane lost the quorum; it is included and marked.
-    """
+    """Yield a command per NKS cluster to delete its nodes on failed `machines`, marked if its quorum is lost."""
     nks_pools = [pool for pool in pools if pool.kind is VmOwnerKind.NKS]
     for cluster_id, pools_of_cluster in group_by(nks_pools, lambda pool: pool.cluster_id).items():
         down = list(chain.from_iterable(pool.down_vms for pool in pools_of_cluster))

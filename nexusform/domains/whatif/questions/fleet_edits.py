@@ -157,9 +157,7 @@ _PARSERS: Final[Mapping[MemberEditKind, Callable[[MemberEditKind, str], MemberEd
 
 
 def apply_member_edits(simulated_fleet: SimulatedFleet, edits: Iterable[MemberEdit]) -> Mapping[str, SimulatedMember]:
-    """Apply the edits to the members of the fleet. Return the members by name, joined ones last. Raises one
-    DiagnosticsError with the problems of all invalid edits.
-    """
+    """Return the members by name after the edits, joined ones last. Raises one DiagnosticsError for invalid edits."""
     members = dict(simulated_fleet.members)
     problems: list[Diagnostic] = []
     departed: set[str] = set()

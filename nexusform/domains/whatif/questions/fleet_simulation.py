@@ -148,9 +148,7 @@ class MemberCapacity(Struct, frozen=True):
 
 
 class FleetSimulation(Struct, frozen=True):
-    """Result of a simulation. `warnings`: those caused by the edits. `remaining`: placements (by key) not
-    evicted by a drain, with the member.
-    """
+    """Result of a simulation: `warnings` caused by the edits, `remaining` (placement, drained member) bindings."""
 
     edits: tuple[MemberEdit, ...]
     placements: tuple[PlacementOutcome, ...]
@@ -171,9 +169,7 @@ class FleetSimulation(Struct, frozen=True):
 
 
 class FleetSnapshot(Struct, frozen=True):
-    """Objects of a fleet, reusable for several simulations. `records` are the objects of the instances, `observed` the
-    clusters listed by kubectl, by id.
-    """
+    """Objects of a fleet. `records`: parsed objects of the instances. `observed`: clusters listed by kubectl, by id."""
 
     instances: Mapping[Address, Instance]
     records: Mapping[Address, object]
@@ -189,9 +185,7 @@ def build_fleet_snapshot(
     catalogue: str,
     observations: ClusterObservations = NO_OBSERVATIONS,
 ) -> FleetSnapshot:
-    """Build the snapshot of a fleet from the objects in state and the clusters listed by kubectl. `catalogue` is the
-    version of the SKU catalogue, for the sizes of nodes.
-    """
+    """Build the snapshot of a fleet from objects in state and observed clusters. `catalogue`: version of the SKUs."""
     ordered_objects = sorted(site_objects, key=lambda site_object: site_object.creation)
     snapshot = _build_snapshot_without_members(ordered_objects, registries)
     clusters = build_existing_clusters(ordered_objects, registries, catalogue)
@@ -271,8 +265,8 @@ def _build_members(
 def _infer_unmanaged_usage(
     record: FleetMember, cluster: NodeCluster, last_member: Member | None, pods: PodPhase
 ) -> tuple[int, int]:
-    """Infer the requests of pods not managed by nexusform: (millicores, bytes). The last plan recorded the available
-    resources. These requests are the difference to those with managed pods alone. Return (0, 0) if they are unknown.
+    """Infer the requests of pods not managed by nexusform: (millicores, bytes). They are how much less was available at
+    the last plan (as recorded) than with the managed pods alone. Return (0, 0) if they are unknown.
     """
     if last_member is None:  # nothing is recorded yet
         return 0, 0
@@ -440,10 +434,7 @@ _build_row_key: Final = attrgetter("address", "kind", "pool", "object")
 
 
 def _build_outcomes(baseline: _SchedulingRun, result: _SchedulingRun) -> Iterator[PlacementOutcome]:
-    """Build the result of each placement by comparing the two runs: `baseline` without the edits, and `result` with
-    them. Rows of both runs are unrelated to the edits.
-    """
-    # A kept row is no change: it is never unrelated to the edits.
+    """Build the result of each placement by comparing both runs: `baseline` without the edits, `result` with them."""
     baseline_rows = (*baseline.rows, *baseline.pods)
     baseline_by_key = {_build_row_key(row): row for row in baseline_rows if row.action is not PlacementAction.KEEP}
     bindings = group_by(result.rows, lambda row: row.address)
@@ -468,7 +459,7 @@ def _build_outcomes(baseline: _SchedulingRun, result: _SchedulingRun) -> Iterato
             pods=tuple(pod_rows),
             status=placement.scheduling.status,
             fresh=SchedulingDrift(gained_clusters=(), lost_clusters=()) if is_picked_now or is_old_drift else drift,
-            # An abort also without the edits is not their result.
+            # The edits do not cause an abort of the run without them.
             abort=placement.scheduling.abort if baseline_placement.scheduling.abort is None else None,
             unrelated=tuple(unrelated_rows),
         )

@@ -106,7 +106,7 @@ class KubernetesUpgrade(Struct, frozen=True):
     samples: SampledShortage | None = None
 
     def build_course(self, before: str = "", after: str = "") -> Upgrade:
-        """Build the upgrade in the form recorded by plans. `before` and `after` are versions; verdicts need none."""
+        """Build the upgrade in the form recorded by plans. `before` and `after` are versions, "" if not needed."""
         return Upgrade(
             address=self.address,
             cluster=self.cluster,

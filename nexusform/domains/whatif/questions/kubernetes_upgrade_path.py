@@ -124,16 +124,16 @@ def find_upgrade_path(
     if target is None:
         detail = f'"{target_text}" is not a version. Write -to=1.31 or -to=1.31.4.'
         raise DiagnosticsError(build_error("invalid-kubernetes-version", detail))
-    ways: dict[str, tuple[KubernetesVersion, ...]] = {}  # by cluster id: the running version, and the next ones
+    versions_by_cluster: dict[str, tuple[KubernetesVersion, ...]] = {}  # the running version, then the hops
     problems: list[Diagnostic] = []
     for cluster in clusters:
         try:
-            ways[cluster.id] = _find_version_hops(cluster, target_text, site, today)
+            versions_by_cluster[cluster.id] = _find_version_hops(cluster, target_text, site, today)
         except DiagnosticsError as error:
             problems += error.diagnostics
     if problems:
         raise DiagnosticsError(*problems)
-    search = _OrderSearch(ways, pods)
+    search = _OrderSearch(versions_by_cluster, pods)
     order = search.find_order(site, list(clusters))
     if order is not None:
         return SiteUpgradePath(site.id, target, order, search.tried_orders)
@@ -141,7 +141,7 @@ def find_upgrade_path(
     results: list[ClusterHops] = []
     site_before = site
     for cluster in clusters:
-        cluster_hops, site_before = _upgrade_cluster(site_before, cluster, ways[cluster.id], pods)
+        cluster_hops, site_before = _upgrade_cluster(site_before, cluster, versions_by_cluster[cluster.id], pods)
         results.append(cluster_hops)
     is_exhaustive = search.passes < _MAX_PASSES
     return SiteUpgradePath(site.id, target, tuple(results), search.tried_orders, is_exhaustive)
@@ -170,9 +170,11 @@ def _find_version_hops(
 class _OrderSearch:
     """Search for an order with capacity for all. `tried_orders` counts the rejected prefixes and the result."""
 
-    def __init__(self, ways: Mapping[str, Sequence[KubernetesVersion]], pods: Mapping[str, ClusterPods]) -> None:
-        """Start without a tried order. `ways` has the versions of each cluster by id: the running and the next ones."""
-        self._ways, self._pods = ways, pods
+    def __init__(
+        self, versions_by_cluster: Mapping[str, Sequence[KubernetesVersion]], pods: Mapping[str, ClusterPods]
+    ) -> None:
+        """Start without a tried order. `versions_by_cluster` has, by cluster id, the running version and the hops."""
+        self._versions_by_cluster, self._pods = versions_by_cluster, pods
         self.tried_orders = 0
         self.passes = 0
 
@@ -185,7 +187,7 @@ class _OrderSearch:
             if self.passes == _MAX_PASSES:
                 return None
             self.passes += 1
-            hops, next_site = _upgrade_cluster(site, cluster, self._ways[cluster.id], self._pods)
+            hops, next_site = _upgrade_cluster(site, cluster, self._versions_by_cluster[cluster.id], self._pods)
             if not hops.fits:
                 self.tried_orders += 1
                 continue

@@ -43,8 +43,8 @@ def find_only_site(snapshot: Snapshot, text: str) -> SiteSnapshot:
 
 
 def check_excluded_addresses(site: SiteSnapshot, texts: Iterable[str]) -> frozenset[str]:
-    """Check the values of -not: each is the address of a resource with VMs, or of one VM (`ADDRESS:OBJECT`). Return
-    them as a set. Raises DiagnosticsError for an unknown one.
+    """Check and return the values of -not: `ADDRESS` (of a resource with VMs), or `ADDRESS:OBJECT` for one VM. Raises
+    DiagnosticsError for an unknown one.
     """
     candidates: dict[str, None] = {}
     for pool in site.pools:
@@ -153,9 +153,7 @@ def parse_sku_mix(skus: Mapping[str, VmSku], text: str) -> tuple[SkuCount, ...]:
 
 
 def _parse_mix_part(text: str, skus: Collection[str]) -> tuple[int, str]:
-    """Parse one part of a mix, `3xSKU` or `SKU`, to its count and SKU. The count is 1 if omitted. The SKU is "" if the
-    part is invalid, and may be unknown otherwise.
-    """
+    """Parse one part of a mix, `3xSKU` or `SKU`, to its count (1 by default) and SKU, "" if it is invalid."""
     # A SKU of the user's own may be called "2xlarge".
     if text in skus:
         return 1, text

@@ -155,7 +155,7 @@ def find_minimum_evictions(
     """Find the fewest evictions to let all pods in scope run; `evaluate` simulates a choice. `taintable` are clusters
     with a block in the configuration: a taint in it keeps an evicted placement away.
     """
-    before = evaluate(EvictionProposal())
+    before = evaluate(EvictionProposal())  # without any eviction
     fixed = tuple(item for item in candidates if item.policy is PlacementPolicy.PICK_FIXED)  # they name their clusters
     in_scope = [item for item in candidates if request.source_cluster in ("", item.cluster)]
     movable = tuple(item for item in in_scope if item.policy is not PlacementPolicy.PICK_FIXED)
@@ -195,9 +195,7 @@ class _EvictionSearch(Struct):
     is_complete: bool = True
 
     def run(self, candidates: Sequence[EvictionCandidate]) -> tuple[EvictionProposal | None, TrialOutcome]:
-        """Return the first set of evictions to let all pods in scope run, and the outcome of its plan. Return None and
-        an empty outcome if there is none. Smaller sets come first.
-        """
+        """Return the smallest set of evictions to let all pods in scope run (None for none), and its outcome."""
         goals = [row for row in self.before.waiting if self.request.is_binding_in_scope(row)]  # their pods must run
         # Clusters with pods waiting for capacity, not for other pods.
         crowded = {row.cluster for row in goals if not any(rule in row.reason for rule in _POD_RULES)}
@@ -235,7 +233,7 @@ class _EvictionSearch(Struct):
             if outcome.rejections:  # another order may be accepted
                 continue
             if not self._is_trial_successful(trial, outcome):
-                return None, outcome  # the order does not change the end
+                return None, outcome  # every order has this result
             interruption = self._describe_interruption(trial)
             if not interruption:
                 return trial, outcome
@@ -360,9 +358,7 @@ def _get_source_text(configuration: Configuration, span: Span) -> str:
 
 
 class SimulatedPlacement(Struct, frozen=True):
-    """Requested placement: the text of the manifests, and their parsed form. `clusters` for PickFixed, `count`
-    for PickN, neither for PickAll.
-    """
+    """Requested placement and its manifests. `clusters` is for PickFixed, `count` for PickN, neither for PickAll."""
 
     text: str
     manifests: Sequence[Manifest]
@@ -391,9 +387,7 @@ def list_unusable_manifests(manifests: Iterable[Manifest]) -> list[str]:
 
 
 def build_trial_configuration(trial: SimulatedPlacement) -> SourceFile:
-    """Build the configuration of a trial: a hub manifest with all objects, and a placement to select them. Namespaces
-    needed by the objects, but not among them, are added.
-    """
+    """Build a hub manifest with all objects and the missing Namespaces, and a placement to select them."""
     declared = {manifest.name for manifest in trial.manifests if manifest.kind == _NAMESPACE and not manifest.group}
     namespaces = sorted(declared | {manifest.namespace for manifest in trial.manifests if manifest.namespace})
     namespace_manifests = [

@@ -140,9 +140,7 @@ class PodsSimulation(Struct):
         return tuple(self._build_workload_verdict(workload) for workload in self.pods.workloads)
 
     def _build_workload_verdict(self, workload: Workload) -> WorkloadVerdict:
-        """Build the verdict of one workload over all waves: the fewest running pods, the most pending ones, and the
-        worst result. Without an affected wave it is untouched.
-        """
+        """Build the verdict of one workload over all waves: fewest running pods, most pending ones, worst result."""
         waves = self._impacts.get(workload.key, [])  # (number of the wave, impact), without unaffected waves
         impacts = [impact for _, impact in waves]
         running = _count_running(self.pods.existing)[workload.key]  # before the first wave
@@ -306,9 +304,7 @@ class NodeDrainEffects(Struct, frozen=True):
 
 
 def find_observed_node(clusters: Mapping[str, ClusterPods], text: str) -> tuple[ClusterPods, str]:
-    """Find the only node with this name, or with the id `CLUSTER/NAME`. Return the pods of its cluster, and its name.
-    Raises DiagnosticsError for none and for several.
-    """
+    """Find the only node of this name or id (`CLUSTER/NAME`), with its cluster's pods. Raises DiagnosticsError."""
     nodes_by_id: dict[str, tuple[ClusterPods, str]] = {}  # cluster and name
     for cluster_id, pods in clusters.items():
         nodes_by_id |= {f"{cluster_id}/{node.name}": (pods, node.name) for node in pods.cluster.nodes}

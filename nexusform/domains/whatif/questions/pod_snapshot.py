@@ -117,7 +117,8 @@ def build_observed_pods(
             namespace, kind, name = key.split("/", 2)
             # Pods in deletion or of a DaemonSet are not placed again.
             if key not in manifest_keys and kind not in ("Terminating", "DaemonSet"):
-                workloads.append(Workload(kind, namespace, name, len(own_pods), own_pods[0].spec))  # one for all pods
+                spec = own_pods[0].spec  # taken for all of its pods
+                workloads.append(Workload(kind, namespace, name, replicas=len(own_pods), pod=spec))
         pods_by_cluster[cluster_id] = replace(pods, workloads=tuple(workloads))
     return pods_by_cluster
 
@@ -186,7 +187,7 @@ def _build_cluster_pods(cluster: NodeCluster, sources: _PodSources, observations
     """
     direct, placed_workloads = sources.direct.get(cluster.id, []), sources.placed.get(cluster.id, {})
     observed = observations.bind_cluster(cluster.id, cluster, placed_workloads.keys()) or ObservedCluster(cluster)
-    # State records no objects of an imported placement: they are those on the hub.
+    # State does not record the objects applied by an imported placement, so all objects of the hub are candidates.
     by_placements = sources.by_placements.get(cluster.id, sources.hub)
     # Applied objects are used as configured, not as listed by kubectl.
     own_identities = {manifest.identity for manifest in (*direct, *by_placements)}
@@ -196,7 +197,7 @@ def _build_cluster_pods(cluster: NodeCluster, sources: _PodSources, observations
     selected = [workload for workload in candidates if workload.key in placed_workloads]  # placed on this cluster
     workloads = (*collect_workloads(direct, context_objects).workloads, *selected)
     all_objects = [*direct, *by_placements, *other_objects]
-    # Budgets of placements are here only together with one of their workloads.
+    # Without a workload placed here, no placement is known to apply its budgets to this cluster.
     budget_objects = [*direct, *(by_placements if selected else []), *other_objects]
     model = _build_pod_cluster(cluster.name, observed, all_objects, budget_objects, workloads)
     existing = _list_existing_pods(workloads, placed_workloads, observed)
@@ -261,15 +262,13 @@ def _add_observed_pods(
 
 
 def _build_planned_pods(workload: Workload, pods: Mapping[str, Any], nodes: set[str]) -> Iterable[ExistingPod]:
-    """Build the planned pods of a workload. `pods` has their recorded locations by name, and `nodes` the names of the
-    existing nodes. A pod of a removed node has the node "".
-    """
+    """Build the planned pods of a workload. `pods`: recorded locations by name; `nodes`: names of existing nodes."""
     for name, location in pods.items():
         node = get_text(location, "node")
         yield ExistingPod(
             workload.key,
             parse_pod_number(workload.key, name),
-            node if node in nodes else "",
+            node if node in nodes else "",  # its node is removed
             workload.pod,
             volumes=parse_volumes(location) if isinstance(location, Mapping) else (),
         )

@@ -214,9 +214,7 @@ def _subtract_vm_share(remains: Remains, disk: int | None, share: Share) -> tupl
 
 
 def _compute_remaining_cell_capacity(split_remains: frozenset[Cells], share: Share) -> frozenset[Cells]:
-    """Compute the possible free capacity of the cells after one more VM took `share` of one of them. Every cell with
-    capacity gives one result. The result is empty if none has it.
-    """
+    """Compute the possible free cells after one more VM took `share` of one of them; empty if none has capacity."""
     results: set[Cells] = set()
     for cells in split_remains:
         for number, (cpus, memory, vfs) in enumerate(cells):

@@ -49,7 +49,9 @@ class RepackChoice(Struct, frozen=True):
 def choose_vms_to_recreate(
     context: RepackContext, program: RepackProgram, solution: RepackSolution, tracked_pools: frozenset[int]
 ) -> RepackChoice:
-    """Choose VMs for a solution (numbers of equal VMs and cells). Prefer the fewest pods, then affected pools."""
+    """Choose VMs for a solution (numbers of equal VMs and cells). Prefer the fewest pods, then affected pools. VMs of
+    `tracked_pools` equal only VMs of their pool, other VMs those of one class.
+    """
     groups = assign_groups(context, tracked_pools)
     cells_by_capacity = {capacity: list(cells) for capacity, cells in program.cells_by_capacity.items()}
     choice = _ChoiceBuilder(context, groups, cells_by_capacity, program.size_numbers_by_class)
@@ -136,9 +138,7 @@ class _ChoiceBuilder(Struct):
         return sum(source.pods for source in leaving), len({source.pool for source in leaving} - self._affected_pools)
 
     def _select_leaving_vms(self, cell: CellPosition, option: CellChange) -> list[MovableVm]:
-        """Select the VMs to leave a cell, as many of each group as the option needs. Those with the fewest pods leave
-        first; among equals, those of pools affected already.
-        """
+        """Select the VMs to leave a cell by group: those with the fewest pods, then those of pools affected already."""
         leaving: list[MovableVm] = []
         for group, count in option.leaving:
             candidates = [source for source in cell.sources if self._groups[source.handle] == group]

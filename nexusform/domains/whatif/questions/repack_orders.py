@@ -69,12 +69,12 @@ def search_orders(
     time_budget: TimeBudget = NO_TIME_LIMIT,
     sources: Sequence[MovableVm] | None = None,
 ) -> OrderSearchResult:
-    """Search an order with `minimum` to `maximum` re-creations, fewest first, of all movable VMs or `sources` only."""
+    """Search an order with `minimum` to `maximum` re-creations, fewest first, of `sources` (None: all movable VMs)."""
     search = _OrderSearch(context, request, time_budget, context.all_movable_vms if sources is None else sources)
     for count in range(max(minimum, 1), maximum + 1):
         try:
             sequence = search.find_sequence(count)
-        except _SearchLimitReached:  # of states or time
+        except _SearchLimitReached:  # of states or time: larger numbers are not searched
             return OrderSearchResult(searched=count - 1, cut_at=count)
         if sequence is not None:
             return OrderSearchResult(sequence, searched=count - 1)
@@ -143,7 +143,9 @@ class _OrderSearch:
         return self._extend_solution(count, order=[])
 
     def _extend_solution(self, remaining: int, order: list[tuple[_Relocation, ...]]) -> RepackWindowSequence | None:
-        """Try up to `remaining` re-creations more than `order`. Return windows, or None. Raises _SearchLimitReached."""
+        """Try up to `remaining` re-creations after those of `order` (groups of VMs down at once). Return the windows of
+        the first order with capacity for the demand, or None. Raises _SearchLimitReached.
+        """
         self._examined_states += 1
         if self._examined_states > _MAX_EXAMINED_STATES or self._time_budget.is_exhausted:
             raise _SearchLimitReached
@@ -190,9 +192,7 @@ class _OrderSearch:
         return sorted(unique.values(), key=lambda source: source.handle)
 
     def _list_targets(self, source: MovableVm, remaining: int) -> Iterator[str]:
-        """List the machines for a VM, the first of equal ones; none if too few re-creations remain after its departure.
-        Its own machine is listed if another cell is chosen there.
-        """
+        """List the machines for a VM, the first of equal ones; none if too few re-creations remain afterwards."""
         if not self._is_departure_useful(source, remaining):
             return
         old = self._remove_vm(source)
@@ -201,7 +201,7 @@ class _OrderSearch:
         yield from machines
 
     def _is_departure_useful(self, source: MovableVm, remaining: int) -> bool:
-        """Return True unless more VMs must move after this one than re-creations remain; `remaining` includes it."""
+        """Return True if the VMs still to move after this one are fewer than `remaining` re-creations (one is its)."""
         state = self._states[self._locations[source.handle].machine]
         if not state.machine.admits_demand:  # this departure makes no room for the demand
             return self._compute_missing_departures() < remaining
@@ -230,9 +230,7 @@ class _OrderSearch:
         return list(unique.values())
 
     def _try_exchanges(self, remaining: int, order: list[tuple[_Relocation, ...]]) -> RepackWindowSequence | None:
-        """Try exchanges of up to `remaining` VMs as next step of `order`. They start from VMs with a useful departure.
-        Return the first windows found, or None.
-        """
+        """Try exchanges of up to `remaining` VMs after `order`. Return the first windows found, or None."""
         sources = [source for source in self._list_vms_to_recreate() if self._is_departure_useful(source, remaining)]
         for group in self._list_exchanges(sources, remaining):
             sequence = self._try_exchange(group, remaining, order)
@@ -253,9 +251,7 @@ class _OrderSearch:
             yield from self._list_exchanges_of_one_for_two(sources)
 
     def _list_rings_of_three(self, sources: Sequence[MovableVm]) -> Iterator[tuple[_Relocation, ...]]:
-        """List the exchanges of three VMs in a ring: each moves to the machine of the next one, the third to that of
-        the first. Each fits there only after that VM has left.
-        """
+        """List the rings of three VMs: each fits on the machine of the next VM only after that VM has left."""
         blockers: dict[int, list[MovableVm]] = {}  # by handle of a VM: those on machines where it fits once they left
         for vm in sources:
             blockers[vm.handle] = [other for other in sources if self._needs_departure(vm, other)]
@@ -267,18 +263,20 @@ class _OrderSearch:
                         yield self._build_ring_exchange(first, second, third)
 
     def _list_exchanges_of_one_for_two(self, sources: Sequence[MovableVm]) -> Iterator[tuple[_Relocation, ...]]:
-        """List the exchanges of a VM for two VMs on another machine. It fits there only after both have left. The two
-        go to the machine of the one.
-        """
+        """List the exchanges of a VM for two VMs, if it fits on their machine only after both of them have left."""
         for source, state in product(sources, list(self._states.values())):
-            target = self._locations[source.handle].machine
+            old_machine = self._locations[source.handle].machine
             for first, second in combinations(list(state.vms.values()), 2):
                 if not self._needs_departure(source, first, second):
                     continue
                 if self._needs_departure(source, first) or self._needs_departure(source, second):
                     continue  # one of them is enough
                 new_machine = state.machine.machine.name
-                yield _Relocation(source, new_machine), _Relocation(first, target), _Relocation(second, target)
+                yield (
+                    _Relocation(source, new_machine),
+                    _Relocation(first, old_machine),
+                    _Relocation(second, old_machine),
+                )
 
     def _build_ring_exchange(self, *sources: MovableVm) -> tuple[_Relocation, ...]:
         """Build an exchange: each VM moves to the machine of the next one, the last to that of the first."""
@@ -288,9 +286,7 @@ class _OrderSearch:
     def _try_exchange(
         self, group: tuple[_Relocation, ...], remaining: int, order: list[tuple[_Relocation, ...]]
     ) -> RepackWindowSequence | None:
-        """Apply an exchange: remove all VMs of the group, and add each to its machine. Then search below, and undo it.
-        Return None if the group is not allowed or leads to no order.
-        """
+        """Apply an exchange, search below, and undo it. Return None if it is not allowed, or leads to no order."""
         sources = [relocation.source for relocation in group]
         for number, source in enumerate(sources):
             if not can_be_down_together(self._context, self._request, sources[:number], source):

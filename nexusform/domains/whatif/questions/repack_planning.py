@@ -215,8 +215,8 @@ def find_blocking_constraints(
 def find_order_constraints(
     site: SiteSnapshot, request: RepackRequest, search: RepackSearch
 ) -> tuple[BlockingConstraint, ...]:
-    """Find each constraint to lift for an order of steps, after a search found none, and its number of re-creations.
-    The constraints are -window, a part of the request, and max_unavailable, lifted by the search itself.
+    """Search for an order of steps without one of the constraints, after a search with all of them found none. They are
+    -window, a part of the request, and max_unavailable, lifted by the search itself.
     """
     attempts: list[tuple[Constraint, str, RepackRequest]] = []
     if request.window is not None:

@@ -106,9 +106,7 @@ class LinearProgram(Struct):
         return number
 
     def add_column(self, cost: float, upper: float, entries: Iterable[tuple[int, float]], subject: object) -> None:
-        """Add a column. `entries` are pairs (row number, coefficient), summed by row. `subject`: the objects counted by
-        the column, to read the solution.
-        """
+        """Add a column with `entries` (row number, coefficient), summed by row. `subject`: the objects it counts."""
         summed: dict[int, float] = {}
         for row, value in entries:
             summed[row] = summed.get(row, 0.0) + value
@@ -201,8 +199,8 @@ class RepackProgram:
         self._add_rack_arrivals()
 
     def _build_machine_key(self, host: RepackMachine) -> Hashable:
-        """Build the key of a machine, the same for equal ones. Its disk only counts with unknown cells: then a pattern
-        is of the whole machine. Numbers of pods only count if restarted pods are minimized, too (`_is_fine`).
+        """Build the key of a machine, the same for equal ones. Its disk only counts if cells of VMs are unknown: then
+        the machine is used as a whole. Numbers of pods only count if restarted pods are minimized (`_is_fine`).
         """
         cells = tuple(self._build_cell_key(host, cell) for cell in range(len(host.cells)))
         unknown_cell_groups = tuple(sorted(self._groups[source.handle] for source in host.unknown_cell_vms))
@@ -222,11 +220,12 @@ class RepackProgram:
         multi_cell = self._list_multi_cell_vms(host)
         return CellKey(
             free=host.cells[cell],
+            # The single-cell VMs by group, each with its number of pods.
             leaving=tuple(sorted((group, tuple(sorted(counts))) for group, counts in pod_counts.items())),
             admitted=host.admitted,
             admits_demand=host.admits_demand,
             rack=machine.rack if self._tracked_pools else "",  # matters for the spread of tracked pools only
-            single_machine=machine.name if machine.name in self._single_machines else "",
+            single_machine=machine.name if machine.name in self._single_machines else "",  # if its disk has a row
             # Each multi-cell VM with a share in this cell: its index among those of the machine, and its class.
             spanning=tuple((multi_cell.index(source), source.vm_class) for source in sources if source in multi_cell),
         )
@@ -243,7 +242,7 @@ class RepackProgram:
         return self._context.vm_classes[source.vm_class].sku
 
     def _add_cells(self, hosts: Iterable[RepackMachine]) -> None:
-        """Add the cells of machines: equal cells are one unit. Their machine only matters if its disk has a row."""
+        """Add the cells of machines to the program, equal cells as one unit."""
         units: dict[CellKey, list[CellPosition]] = {}
         for host in hosts:
             for cell in range(len(host.cells)):

@@ -186,7 +186,7 @@ class _ProgramRefinement:
         return None, False
 
     def _solve_program(self, request: RepackRequest) -> tuple[RepackChoice, int] | NoRepackSolution:
-        """Solve the program; return a choice of VMs and the lower bound of re-creations, or no solution."""
+        """Solve the program in its present detail; return a choice of VMs and the lower bound of re-creations."""
         program = RepackProgram(
             self._context,
             request,

@@ -89,7 +89,7 @@ def find_window_sequence(
     order, else the one with the highest certainty, or None without one.
     """
     best_sequence, best_certainty = None, -1.0
-    for strategy, is_strict in _list_window_strategies(context, choice):
+    for strategy, is_strict in _list_window_strategies(context, choice):  # strict: targets hold in every NUMA layout
         builder = _RepackSequenceBuilder(context, request, choice, strategy, is_strict=is_strict)
         sequence = builder.build_sequence(time_budget)
         if sequence is None or not has_capacity(sequence.scheduler_after, request):
@@ -270,7 +270,7 @@ class _RepackSequenceBuilder:
         return _RETURN_TURN - 1
 
     def _select_vm_for_other_machine(self, remaining: Sequence[MovableVm]) -> list[MovableVm]:
-        """Select one VM able to move to a machine other than its target, and stop steering it; [] for none."""
+        """Select one VM able to move to a machine other than its target, and give up this target; [] for none."""
         if not self._is_steered:  # VMs without targets were tried on all machines
             return []
         for source in remaining:
@@ -384,7 +384,7 @@ class _RepackSequenceBuilder:
 
     def _find_machines_before_own(self, ranking: MachineRanking, source: MovableVm) -> set[str]:
         """Find the machines to cordon for a VM to return to its own one in every NUMA layout. Its own one is the last
-        choice, so these are all machines chosen in some layout. Return none if the VM need not return in every layout.
+        choice, so these are all machines chosen in some layout. Without `_is_strict`, return none.
         """
         others: set[str] = set()
         if self._is_strict and self._is_returning_vm(source):
@@ -483,12 +483,12 @@ def exclude_machines(demand: Demand, machines: Iterable[str]) -> Demand:
 
 
 def compute_max_vms_down(context: RepackContext, pool_number: int) -> int:
-    """Compute the maximum VMs of a pool down at once, at least 1."""
+    """Compute the maximum VMs of a pool down at once, at least 1: by its quorum or max_unavailable, unless lifted."""
     pool = context.pools[pool_number]
     count = len(pool.vms)
     if pool.is_control_plane:
         return max(count - compute_quorum(count), 1)
-    if Constraint.MAX_UNAVAILABLE in context.lifted:  # tested without this limit
+    if Constraint.MAX_UNAVAILABLE in context.lifted:  # this repacking is tested without the limit
         return count
     return max(compute_amount_of_total(pool.demand.max_unavailable, count), 1)
 
@@ -558,7 +558,7 @@ def _is_deterministic(context: RepackContext, base: RackScheduler, window: Repac
         ranking = scheduler.rank_machines(demand)
         own_machine = {step.source.vm.placement.machine}  # the VM leaves it, so it is only the last choice
         best = ranking.find_best_excluding(own_machine).in_some_splits or ranking.find_best_excluding().in_some_splits
-        placement = scheduler.try_place(demand)  # (handle, placement), or None
-        if best != {step.target.machine} or placement is None or placement[1].machine != step.target.machine:
+        answer = scheduler.try_place(demand)  # (handle, placement), or None
+        if best != {step.target.machine} or answer is None or answer[1].machine != step.target.machine:
             return False
     return True

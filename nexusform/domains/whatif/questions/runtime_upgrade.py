@@ -147,9 +147,7 @@ class PoolUpgradeVerdict(Struct, frozen=True):
 
 
 class UpgradeStop(Struct, frozen=True):
-    """Rack stopping the upgrade with the current machine states: more unhealthy machines than `max_failed`.
-    `waves`: waves done by then.
-    """
+    """Rack stopping the upgrade now: more unhealthy machines than `max_failed`. `waves`: those done by then."""
 
     rack: str
     unhealthy: tuple[tuple[str, str], ...]  # name and reason

@@ -199,14 +199,15 @@ def _build_pod_section(simulation: FleetSimulation) -> Iterator[Section]:
     for placement in simulation.placements:
         for pool, pods in group_by(placement.pods, lambda row: row.pool).items():
             cluster, _, workload = pool.partition("/")  # the cluster of the pods, and their workload
-            added = sum(_get_node(row) is not None for row in pods)
+            added = sum(_get_node(row) is not None for row in pods)  # kept pods have no row
             removed = sum(row.target is None for row in pods)
             pending = len(pods) - added - removed
             cells = (cluster, workload, str(added or ""), str(removed or ""), str(pending or ""))
             rows.append(Row(cells, is_finding=pending > 0))
         reasons |= {f"{row.object}: {row.reason}": None for row in placement.pending}
     if rows:
-        table = Table(("cluster", "workload", "come", "go", "have no node"), tuple(rows), figures=frozenset({2, 3, 4}))
+        heads = ("cluster", "workload", "come", "go", "have no node")
+        table = Table(heads, tuple(rows), figures=frozenset({2, 3, 4}))  # right-aligned columns
         lines = tuple(reasons)[:_MAX_PODS]
         yield Section("Pods", lines, table=table, is_finding=table.has_findings)
 

@@ -48,9 +48,7 @@ def _build_pool_effects(pools: Iterable[PoolAvailability]) -> tuple[PoolEffect, 
 
 
 def build_failure_playback(site: SiteSnapshot, failure: Failure) -> Playback:
-    """Build the three steps of a failure: before it, with VMs down, and with VMs re-created elsewhere. Other lost VMs
-    have no location afterwards.
-    """
+    """Build the three steps of a failure: before it, with VMs down, and with VMs re-created elsewhere."""
     placements_after: dict[_VmKey, Placement | None] = {}
     for pool in failure.pools:
         placements_after.update({(pool.cluster_id, vm.name): None for vm in pool.down_vms})

@@ -231,6 +231,7 @@ def _begin_trial_run(
     if opened.project is None:
         raise UnreadableInput(opened.diagnostics, opened.sources)
     locking = LockOptions(enabled=False, is_exclusive=True)
+    # Nothing is written: changes of an interrupted apply are read, but not saved.
     with begin_run(opened.project, "OperationTypePlan", locking, records_recovery=False) as run:
         if not run.is_ready:  # its diagnostics are the reasons
             raise UnreadableInput((*opened.diagnostics, *run.diagnostics), opened.sources)

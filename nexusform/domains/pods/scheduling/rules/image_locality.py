@@ -30,8 +30,8 @@ def add_default_tag(image: str) -> str:
 
 
 def compute_image_values(sizes: Sequence[Mapping[str, int] | None]) -> list[Mapping[str, int] | None]:
-    """Return the image values of each node (None if unknown) by its image sizes in bytes. An image has one value on all
-    nodes: its size on the first of them counts.
+    """Return the images of each node (None if unknown) with their values: the size in bytes, times the share of nodes
+    with the image. The size on the first of these nodes counts for all.
     """
     value_by_image = {
         image: _compute_value(own_sizes[0], len(own_sizes), len(sizes))

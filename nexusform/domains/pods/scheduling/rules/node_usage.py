@@ -67,7 +67,7 @@ def score_balance(pod: PodSpec, node: Node, usage: NodeUsage) -> int:
     if not pod.requests.cpu and not pod.requests.memory:
         return 0
     balance = _compute_balance(node, usage.cpu + pod.requests.cpu, usage.memory + pod.requests.memory)
-    if not pod.compares_balance:
+    if not pod.compares_balance:  # an older version
         return balance
     improvement = balance - _compute_balance(node, usage.cpu, usage.memory)  # -50 to 50
     return 50 + (50 + improvement) // 2
