@@ -47,6 +47,8 @@ _MOST_LATE_WORKLOADS: Final = 16
 _MOST_PERMUTED_WORKLOADS: Final = 5
 # Samples of the random choices of one scene.
 _TIE_SAMPLES: Final = 12
+# Samples of the steps of rollouts.
+_TIMING_SAMPLES: Final = 60
 _HOUR: Final = 3600
 _MOST_ORDERS: Final = 16
 _RANK_BITS: Final = 32
@@ -67,7 +69,7 @@ class PredictionScenario(Struct, frozen=True):
     waiting_pods: tuple[ExistingPod, ...] = ()
     unready_nodes: frozenset[str] = frozenset()
     arrival: ArrivalOrder = QUEUE_ORDER
-    slow_terminations: int = 0
+    timing: int = 0
 
     @property
     def workload_keys(self) -> tuple[str, ...]:
@@ -83,7 +85,7 @@ class PredictionScenario(Struct, frozen=True):
             seed=self.seed,
             lost_pods=self.lost_pods,
             arrival=self.arrival,
-            slow_terminations=self.slow_terminations,
+            timing=self.timing,
         )
 
 
@@ -326,7 +328,7 @@ def _list_scenarios_with_arrival_orders(scene: PredictionScenario, samples: int)
         # 0: removed pods free their capacity at once. From 2, the number selects some to free it later.
         slow = number if arrival.has_slow_victims else 0
         seed = scene.seed + 1 + number
-        yield condition, replace(scene, arrival=arrival, seed=seed, existing_pods=pods, slow_terminations=slow)
+        yield condition, replace(scene, arrival=arrival, seed=seed, existing_pods=pods, timing=slow)
 
 
 def _list_sequential_orders(
@@ -386,13 +388,22 @@ def _list_scenarios_after_terminations(scene: PredictionScenario, _: int) -> Ite
         yield "once terminating pods are gone", replace(scene, existing_pods=remaining_pods)
 
 
-def _list_scenarios_with_slow_terminations(scene: PredictionScenario, samples: int) -> Iterator[_Alternative]:
-    """Yield the scene with removed pods still holding their capacity until a new pod fits nowhere else."""
-    for order, pods in enumerate(_list_pod_age_permutations(scene, samples)):
-        # 1: all removed pods are slow. Any other number seeds a draw of half of them, so each order has two new draws.
-        for sample in (1, 2 + order, 2 + order + _MOST_ORDERS):
-            slow_scene = replace(scene, existing_pods=pods, seed=scene.seed + order, slow_terminations=sample)
-            yield "if removed pods terminate slowly", slow_scene
+def _list_scenarios_with_other_timing(scene: PredictionScenario, samples: int) -> Iterator[_Alternative]:
+    """Yield the scene with removed pods holding their capacity until a pod fits nowhere else, or with other steps."""
+    orders = list(_list_pod_age_permutations(scene, samples))
+    rolling_workloads = {workload.key: workload for workload in scene.workloads if workload.has_rolling_update}
+    has_rollout = any(
+        pod.workload in rolling_workloads and not rolling_workloads[pod.workload].is_current(pod.spec)
+        for pod in scene.existing_pods
+    )
+    step_samples = _TIMING_SAMPLES if has_rollout else 2 * len(orders)
+    for number in range(min(samples, len(orders) + step_samples) if orders else 0):
+        # First, all removed pods are slow (1), with each order of their ages. The other numbers are samples.
+        timing, condition = 2 + number, "if pods change in other steps"
+        if number < len(orders):
+            timing, condition = 1, "if removed pods terminate slowly"
+        pods = orders[number % len(orders)]
+        yield condition, replace(scene, existing_pods=pods, seed=scene.seed + number, timing=timing)
 
 
 def _list_scenarios_with_coming_taints(scene: PredictionScenario, _: int) -> Iterator[_Alternative]:
@@ -515,7 +526,7 @@ ASSUMPTIONS: Final[tuple[PredictionAssumption, ...]] = (
     PredictionAssumption("image sizes", _list_scenarios_with_image_sizes),
     PredictionAssumption("pods that are not ready", _list_scenarios_with_other_readiness),
     PredictionAssumption("start times", _list_scenarios_with_other_times),
-    PredictionAssumption("the end of removed pods", _list_scenarios_with_slow_terminations),
+    PredictionAssumption("the timing of removals", _list_scenarios_with_other_timing),
     PredictionAssumption(VERSION, _list_scenarios_with_newer_version),
     PredictionAssumption("maxUnavailable of StatefulSets", _list_scenarios_with_max_unavailable),
     PredictionAssumption(ARRIVAL_ORDER, _list_scenarios_with_arrival_orders, has_samples=True),

@@ -5,7 +5,7 @@ getPodsRankedByRelatedPodsOnSameNode.
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cmp_to_key, partial
 from hashlib import blake2b
 from itertools import count
@@ -102,16 +102,14 @@ class ArrivalOrder(Struct, frozen=True):
 QUEUE_ORDER: Final = ArrivalOrder()
 
 
-def sort_for_removal(
-    pods: Sequence[ExistingPod], related_pods: Sequence[ExistingPod] = (), now: int = 0
-) -> list[ExistingPod]:
+def sort_for_removal(pods: Sequence[ExistingPod], workload_nodes: Iterable[str], now: int = 0) -> list[ExistingPod]:
     """Return the pods in the order of removal by a ReplicaSet.
 
     First are pods without a node, then those not ready, then those of the lowest deletion cost. Next are pods on nodes
-    with most `related_pods` (of all templates of the workload, by default `pods`), then the last ready ones. Times are
-    compared by their order of magnitude before `now` (seconds since 1970).
+    with most pods of the workload, then the last ready ones. `workload_nodes` has the node of each of its pods, of all
+    templates. Times are compared by their order of magnitude before `now` (seconds since 1970).
     """
-    pods_by_node = Counter(pod.node for pod in related_pods or pods)
+    pods_by_node = Counter(workload_nodes)
     compare = partial(_compare_for_removal, pods_by_node=pods_by_node, now=now)
     return sorted(pods, key=cmp_to_key(compare))
 

@@ -42,15 +42,16 @@ def predict(
     lost_pods: Collection[PodKey] = (),
     removed_workloads: Collection[str] = (),
     arrival: ArrivalOrder = QUEUE_ORDER,
-    slow_terminations: int = 0,
+    timing: int = 0,
 ) -> PodsPrediction:
     """Return the outcome of every pod of `workloads` (in order of creation, then of the document). `existing_pods` are
     all pods of the cluster. Pods of other workloads are kept, unless `removed_workloads` has the key of the workload.
     `lost_pods` (workload key, number) and pods on removed nodes are placed again. `arrival`: order of the pods other
-    than by workload. `slow_terminations`: pods free their capacity at once (0), all later (1), or some later (from 2).
+    than by workload. `timing`: removed pods free their capacity at once (0), all later (1), or a sample (from 2): in
+    steps of random size, and for even numbers some later.
     """
     predictor = PodPredictor(cluster, existing_pods, workloads, seed, lost_pods, removed_workloads)
-    predictor.session.slow_terminations = slow_terminations
+    predictor.session.timing = timing
     return predictor.run(arrival)
 
 

@@ -89,7 +89,7 @@ class SchedulingSession:
         # Evicted pods hold their capacity until `remove_victims`, and their preemptors wait for it.
         self.has_slow_victims = False
         self.has_random_ages = False  # whether new pods start in another order than placed
-        self.slow_terminations = 0  # see `predict`
+        self.timing = 0  # see `predict`
         # Removed pods that hold their capacity until a new pod fits nowhere else.
         self._lingering_pods: list[ExistingPod] = []
         self._slow_evictions: list[tuple[PreemptionVictim, int]] = []  # each with its node
@@ -176,10 +176,10 @@ class SchedulingSession:
             self._cells[node_index].release(pod.spec)
 
     def _is_terminating_slowly(self, pod: ExistingPod) -> bool:
-        """Return whether a removed pod still holds its capacity: none does (0), all do (1), or a random half (seed)."""
-        if self.slow_terminations in (0, 1):
-            return self.slow_terminations == 1
-        text = f"{self.slow_terminations}|{pod.workload}|{pod.number}"
+        """Return whether a removed pod still holds its capacity: none (odd samples, 0), all (1) or a random half do."""
+        if self.timing <= 1 or self.timing % 2:
+            return self.timing == 1
+        text = f"{self.timing}|{pod.workload}|{pod.number}"
         return bool(blake2b(text.encode(), digest_size=1).digest()[0] & 1)
 
     def remove_lingering_pods(self) -> bool:

@@ -5,8 +5,10 @@ first, within max unavailable: not all of them if the current pods do not run ei
 template. Source: kubernetes pkg/controller/deployment/rolling.go, reconcileNewReplicaSet and cleanupUnhealthyReplicas.
 """
 
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Final, TypeVar
+from zlib import crc32
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -45,7 +47,7 @@ _OTHER_HASH: Final = "another"
 
 class RolloutState(Struct):
     """Progress of a replacement: old pods that remain, removed old pods, new pods by number. `new_verdicts`
-    begins with the new pods just decided; `existing_count` counts earlier ones. `is_blocked`: it waits for an
+    begins with the new pods just decided; `kept_nodes` are the nodes of earlier ones. `is_blocked`: it waits for an
     unschedulable pod, or for `uncreated` ones with this `rejection`. `spare_numbers`: free numbers for new pods
     without a predecessor. `former_specs` are specs of new pods with a former template, by number. `pending_specs` are
     old pods without a feasible node, by number. `stuck_numbers`: existing pods of the current template, not ready.
@@ -54,7 +56,7 @@ class RolloutState(Struct):
 
     remaining_pods: list[ExistingPod]
     new_verdicts: dict[int, PodVerdict]
-    existing_count: int = 0
+    kept_nodes: tuple[str, ...] = ()
     former_specs: dict[int, PodSpec] = field(default_factory=dict)
     removed_pods: list[ExistingPod] = field(default_factory=list)
     is_blocked: bool = False
@@ -75,8 +77,13 @@ class RolloutState(Struct):
     def pod_count(self) -> int:
         """Number of pods of the workload, old and new, including those without a feasible node."""
         old_pods = len(self.remaining_pods) + len(self.pending_specs)
-        new_pods = self.existing_count + len(self.new_verdicts)  # created earlier, and decided now
+        new_pods = len(self.kept_nodes) + len(self.new_verdicts)  # created earlier, and decided now
         return old_pods + new_pods
+
+    def list_nodes(self) -> list[str]:
+        """Return the node of each pod of the workload, old and new."""
+        new_nodes = [verdict.node for verdict in self.new_verdicts.values()]
+        return [*(pod.node for pod in self.remaining_pods), *self.kept_nodes, *new_nodes]
 
     def list_unscheduled(self) -> list[int]:
         """Return the numbers of new pods without a feasible node."""
@@ -135,7 +142,7 @@ class _PodReplacement(Struct, frozen=True):
                 return  # pods below the partition keep the old template
             if pod not in state.remaining_pods:
                 continue  # replaced with an earlier one, or evicted for a new pod and created again
-            has_new_pods = state.existing_count + len(state.new_verdicts) > 0
+            has_new_pods = bool(state.kept_nodes or state.new_verdicts)
             waits_for_template = state.is_template_stuck and has_new_pods  # no new pod gets ready
             state.is_blocked = waits_for_template or highest_stuck_number > pod.number or self._is_new_pod_missing()
             if state.is_blocked:
@@ -172,19 +179,21 @@ class _PodReplacement(Struct, frozen=True):
         round first creates new pods, then deletes old ones. If a round changes nothing, the rollout is blocked.
         """
         state = self.state
-        missing_count = max(0, self.workload.replicas - state.existing_count - len(state.new_verdicts))
+        missing_count = max(0, self.workload.replicas - len(state.kept_nodes) - len(state.new_verdicts))
         old_numbers = [*state.pending_specs, *list_numbers(state.remaining_pods)]
         # The new pods not yet created get the numbers of the old ones they replace, then spare ones.
         next_numbers = [*old_numbers, *state.spare_numbers][:missing_count]
         while next_numbers or state.remaining_pods or state.pending_specs:
-            waiting_numbers = state.list_unscheduled()
+            most_changes = self._choose_step_size()
+            waiting_numbers, added_count = state.list_unscheduled(), 0
             for number in waiting_numbers:  # try again, as old pods were deleted
-                self._place_pod(number)
-            added_count = len([number for number in waiting_numbers if state.new_verdicts[number].node])
+                if added_count < most_changes:
+                    self._place_pod(number)
+                    added_count += bool(state.new_verdicts[number].node)
             # Create the next new pods within max surge and quotas.
             maximum = self.workload.replicas + self.workload.max_surge
             state.uncreated = 0
-            while next_numbers and state.pod_count < maximum:
+            while next_numbers and state.pod_count < maximum and added_count < most_changes:
                 if not self._create_pod(next_numbers[0]):  # rejected by a quota or on admission, as all others now
                     state.uncreated = min(len(next_numbers), maximum - state.pod_count)
                     break
@@ -192,8 +201,8 @@ class _PodReplacement(Struct, frozen=True):
                 added_count += 1
             # Delete old pods without readiness within max unavailable.
             stuck_pods = select_stuck_pods(state.remaining_pods)
-            removed_count = self._remove_first_pods(sort_for_removal(stuck_pods), self._count_removable_pods())
-            removed_count += self._remove_ready_old_pods()
+            removed_count = self._remove_first_pods(stuck_pods, self._count_removable_pods())
+            removed_count += self._remove_ready_old_pods(most_changes)
             # Delete unschedulable pods within max unavailable.
             for number in list(state.pending_specs)[: self._count_removable_pods()]:
                 self.quota_usage.remove(state.pending_specs.pop(number))
@@ -208,19 +217,25 @@ class _PodReplacement(Struct, frozen=True):
         minimum = workload.replicas - workload.max_unavailable
         return max(0, state.pod_count - minimum - state.unavailable_count)
 
-    def _remove_ready_old_pods(self) -> int:
-        """Delete ready old pods within max unavailable, and return their number."""
+    def _choose_step_size(self) -> int:
+        """Return how many pods a round may place and delete: all, or in half of the rounds of a timing sample one."""
+        timing, state = self.session.timing, self.state
+        text = f"{timing}|{self.workload.key}|{len(state.removed_pods)}|{len(state.new_verdicts)}"
+        return 1 if timing > 1 and crc32(text.encode()) % 2 else sys.maxsize
+
+    def _remove_ready_old_pods(self, most_changes: int) -> int:
+        """Delete at most `most_changes` ready old pods, within max unavailable, and return their number."""
         workload, state = self.workload, self.state
         ready_pods = [pod for pod in state.remaining_pods if not pod.is_stuck]
         unready_count = len(state.remaining_pods) - len(ready_pods)
         available_count = state.pod_count - state.unavailable_count - unready_count - len(state.pending_specs)
         removable_count = max(0, available_count - (workload.replicas - workload.max_unavailable))
-        now = self.session.cluster.observation_time
-        return self._remove_first_pods(sort_for_removal(ready_pods, now=now), removable_count)
+        return self._remove_first_pods(ready_pods, min(removable_count, most_changes))
 
     def _remove_first_pods(self, pods: Sequence[ExistingPod], maximum: int) -> int:
-        """Delete the first pods, at most `maximum`, and return their number."""
-        removed_pods = pods[:maximum]
+        """Delete the first of these old pods in the order of removal, at most `maximum`, and return their number."""
+        now = self.session.cluster.observation_time
+        removed_pods = sort_for_removal(pods, self.state.list_nodes(), now)[:maximum]
         for pod in removed_pods:
             self._remove_pod(pod)
         return len(removed_pods)
@@ -394,7 +409,7 @@ class TemplateRollout:
         state = RolloutState(
             remaining_pods=list(progress.outdated_pods),
             new_verdicts=dict(verdicts),
-            existing_count=len(progress.kept_pods),
+            kept_nodes=tuple(pod.node for pod in progress.kept_pods),
             uncreated=progress.uncreated,
             spare_numbers=self._spare_numbers,
             pending_specs={number: pod.get_spec(workload) for number, pod in pending_pods.items()},

@@ -209,16 +209,17 @@ def _select_excess_pods(
     Pending pods of former templates.
     """
     excess_pods: list[ExistingPod] = []
+    nodes = [pod.node for pod in pods]
     for pod_set, target_count in _compute_template_sizes(workload, pods):
-        excess_pods += sort_for_removal(pod_set.pods, pods, now)[: max(0, len(pod_set.pods) - target_count)]
+        excess_pods += sort_for_removal(pod_set.pods, nodes, now)[: max(0, len(pod_set.pods) - target_count)]
     remaining_pods = [pod for pod in pods if pod not in excess_pods]
     # The current template never has more pods than requested.
     current_pods = workload.select_current_pods(remaining_pods)
-    excess_pods += sort_for_removal(current_pods, pods, now)[: max(0, len(current_pods) - workload.replicas)]
+    excess_pods += sort_for_removal(current_pods, nodes, now)[: max(0, len(current_pods) - workload.replicas)]
     remaining_pods = [pod for pod in remaining_pods if pod not in excess_pods]
     # The limit is lower once no pod of a former template remains.
     while (excess := len(remaining_pods) - _compute_pod_limit(workload, remaining_pods, pending_outdated_numbers)) > 0:
-        next_removals = sort_for_removal(remaining_pods, pods, now)[:excess]
+        next_removals = sort_for_removal(remaining_pods, nodes, now)[:excess]
         excess_pods += next_removals
         remaining_pods = [pod for pod in remaining_pods if pod not in next_removals]
     return excess_pods

@@ -74,7 +74,7 @@ def test_removed_pod_may_hold_capacity_during_placement_of_successor() -> None:
     dump = [build_own_pod("a", "a-np-0"), build_pod("other", "a-np-1", "1")]
     dump[0]["spec"]["containers"][0]["image"] = "redis:3"
     doubts = list_certainties(predict_pods(dump, json.dumps(body)))
-    assert doubts["web-0"] == (False, "the end of removed pods")
+    assert doubts["web-0"] == (False, "the timing of removals")
 
 
 def test_replica_set_adopts_pods_without_a_controller() -> None:
