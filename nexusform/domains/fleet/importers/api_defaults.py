@@ -71,6 +71,7 @@ def _fill_replica_set(body: Object) -> None:
 
 
 def _fill_job(body: Object) -> None:
+    """Add the API server's defaults to a Job in place."""
     spec, name = _ensure_mapping(body, "spec"), str(_ensure_mapping(body, "metadata").get("name"))
     if spec.get("completions") is None and spec.get("parallelism") is None:
         spec["completions"] = 1

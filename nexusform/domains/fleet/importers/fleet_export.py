@@ -225,7 +225,8 @@ def _determine_binding_progress(binding: Manifest) -> tuple[str, str]:
         message = get_text(condition, "message")
         if step == "Overridden":
             return OVERRIDE_FAILED, message
-        return WAITING if "has not yet completed" in message else FAILED, message  # both cases have one `reason`
+        # The `reason` is equal in both cases.
+        return WAITING if "has not yet completed" in message else FAILED, message
     is_done = get_text(conditions, "Available", "status") == "True"
     is_diff_reported = get_text(conditions, "DiffReported", "status") == "True"  # with strategy ReportDiff
     return READY if is_done or is_diff_reported else WAITING, ""
@@ -257,8 +258,8 @@ def check_observed_bindings(manifests: Iterable[Manifest]) -> Iterator[Problem]:
 
 
 def build_missing_snapshot_warnings(manifests: Sequence[Manifest]) -> Iterator[Problem]:
-    """Yield a warning for each snapshot used by bindings but not captured, or only one for a kind missing entirely."""
-    # The fields naming snapshots. Each has a kind for cluster and one for namespaced bindings, as BINDING_KINDS.
+    """Yield a warning for each snapshot used by bindings but not captured; only one if no snapshot of its kind was."""
+    # Kinds of snapshots by the field with their name: of cluster-scoped and of namespaced bindings, as BINDING_KINDS.
     kinds = {"schedulingPolicySnapshotName": _POLICY_SNAPSHOT_KINDS, "resourceSnapshotName": _RESOURCE_SNAPSHOT_KINDS}
     captured = {(manifest.kind, manifest.namespace, manifest.name) for manifest in manifests}
     users: dict[tuple[str, str, str], list[Manifest]] = {}  # bindings by field, namespace and name of a snapshot
@@ -290,12 +291,13 @@ def build_missing_override_warnings(manifests: Sequence[Manifest]) -> Iterator[P
     reported_kinds: set[str] = set()
     for binding in _select_active_bindings(manifests):
         for name in list_override_names(get_mapping(binding.body, "spec")):
-            kind = _OVERRIDE_KINDS["/" in name]  # index 1, True: the namespaced kind, with a "/" in names
+            is_namespaced = "/" in name  # also an index: 1 is the namespaced kind
+            kind = _OVERRIDE_KINDS[is_namespaced]
             if kind in reported_kinds or (kind, name) in captured:
                 continue  # one warning per kind is enough
             reported_kinds.add(kind)
             text = f"{kind} {name} was not captured, so the configured override is used. {binding.title} uses it."
-            location = binding.find_position("spec", _OVERRIDE_LISTS["/" in name])
+            location = binding.find_position("spec", _OVERRIDE_LISTS[is_namespaced])
             yield build_problem(binding.file, location, "not-captured", text, Severity.WARNING)
 
 

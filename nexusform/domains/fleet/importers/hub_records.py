@@ -198,7 +198,7 @@ def read_member_cluster(root: Node, now: datetime | None) -> ObservedMember:
         allocatable=_read_string_map(usage.get_node("allocatable")),
         available=_read_string_map(usage.get_node("available")),
         namespaces=namespaces,
-        has_health=not status.is_absent,
+        has_health=not status.is_absent,  # the health is derived from the status
     )
 
 

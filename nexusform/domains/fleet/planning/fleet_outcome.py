@@ -229,8 +229,8 @@ def _warn_pending_overrides(placement: PlacementPlan) -> Iterator[Diagnostic]:
 
 
 def _warn_missing_bindings(placement: PlacementPlan) -> Iterator[Diagnostic]:
-    """Warn about clusters without a binding on the hub: those in the hub's status, and those predicted in state."""
-    removed = placement.hub_moves.removed_clusters  # predicted in state
+    """Warn about clusters without a binding on the hub, although the hub's status lists them, or the state has one."""
+    removed = placement.hub_moves.removed_clusters  # the state has a predicted binding
     _removed, deleted = split_clusters(placement.manually_deleted_clusters, removed)
     if deleted:
         verb_phrase = select_word_form(len(deleted), "binding there was", "bindings there were")

@@ -242,7 +242,7 @@ def _describe_conflicts(placement: PlacementPlan) -> Iterator[str]:
                 f"in this plan. One of them fails ({conflict.message}). The plan assumes that "
                 f"{conflict.owner} is first, but the hub decides. Select the object in only one of them."
             )
-        elif not conflict.owner:
+        elif not conflict.owner:  # "": not an object of the fleet
             yield f"{object_id.title} exists on {cluster_names} already: {conflict.message}. It is not changed there."
         else:
             yield (

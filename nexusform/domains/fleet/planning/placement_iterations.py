@@ -119,11 +119,10 @@ def _plan_rejoining_members(
     previous_members: list[Member],
     iterations: PlacementIterations,
 ) -> PlacementIterations:
-    """Plan placements without their re-created members, like a hub after these left and before they join again. Then
-    the members are present again.
+    """Plan placements without their re-created members, as a hub does between leaving and joining; then restore them.
 
-    A member is re-created by this plan, or by an earlier one that excluded some placements (-target): these have not
-    processed it yet. Without a member re-created now, only these `unnotified` placements are planned.
+    A member is re-created by this plan, or by an earlier one that excluded some placements (-target). Those
+    `unnotified` placements have not processed it yet. If this plan re-creates no member, only they are planned.
     """
     bound = collect_clusters(chain.from_iterable(placement.spec.prior_bindings for placement in placements))
     rejoining: dict[str, Member | None] = {}  # the members after the plan, by name
@@ -218,7 +217,7 @@ def _schedule_if_queued(
     placement: PlacementPlan, member_list: MemberList, changes: tuple[MemberChange, ...], *, has_edits: bool
 ) -> bool:
     """Schedule a placement if a reason queues it; return True if bindings changed. `changes` are the member changes
-    queuing it. For the other reasons and `has_edits`, see `_plan_until_stable`.
+    queuing it. With `has_edits`, changes of the placement and members with an obsolete rejection queue it, too.
     """
     # A scheduled binding without a member may be from a time when the placement was not planned.
     scheduled = collect_clusters(select_scheduled_bindings(placement.bindings))

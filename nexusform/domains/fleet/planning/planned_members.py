@@ -137,8 +137,8 @@ def _find_previous_member(instance: Instance, planned: Member, observed: Mapping
 
 
 def record_processed_members(members: Iterable[FleetMemberState], instances: Mapping[Address, Instance]) -> None:
-    """Record in the private notes of members that all placements have processed their changes. If the plan excludes
-    placements (by -target), the notes keep the change pending for them. A later plan finds it again.
+    """Record in `private` of the members that all placements have processed their changes. If the plan excludes
+    placements (by -target), the change stays pending for them: a later plan finds it again.
     """
     placements = select_instances(instances.values(), PlanningKind.PLACEMENT)
     excluded = [str(placement.address) for placement in placements if placement.is_unselected]

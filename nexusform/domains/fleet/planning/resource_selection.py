@@ -143,7 +143,8 @@ def find_selector_problem(placement: FleetPlacement, hub: HubIndex) -> ResourceS
     Source: KubeFleet pkg/utils/controller/resource_selector_resolver.go.
     """
     with_selected = (selector.name for selector in placement.selectors if selector.scope == WITH_SELECTED)
-    # Selectors of namespaced objects apply in this namespace; "" if there are none (cluster scope only).
+    # The namespace of selected namespaced objects: of the placement, or of its selector of a namespace with only
+    # selected objects (`WITH_SELECTED`); "" without such a selector.
     content_namespace = placement.namespace or next(with_selected, "")
     selected_keys: set[ObjectKey] = set()
     for number, selector in enumerate(placement.selectors):

@@ -199,10 +199,10 @@ def get_prior_note(spec: PlacementSpec) -> Mapping[str, Any]:
 
 
 def _read_applied_resources(spec: PlacementSpec, selection: ResourceSelection, hub: PlannedHub) -> AppliedResources:
-    """Return the resources on the clusters before the plan: observed on a hub, else those of the private note. An
-    imported placement has no resources in its note: the selected ones count as applied.
+    """Return the resources on the clusters before the plan: observed on a hub, else recorded in state. The record of an
+    imported placement has none: the selected ones count as applied.
     """
-    note = get_prior_note(spec)
+    note = get_prior_note(spec)  # private data in state
     if spec.observed_attributes:
         return _read_observed_resources(spec, selection, hub, note)
     if SNAPSHOTS in note or spec.previous_configuration is None:

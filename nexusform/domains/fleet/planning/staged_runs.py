@@ -56,7 +56,7 @@ def _execute_staged_run(
     instance: Instance, run: FleetUpdateRun, placement: PlacementPlan | None, hub: PlannedHub, member_list: MemberList
 ) -> Iterator[Diagnostic]:
     """Execute one staged run as far as possible: update the placement's bindings, rollout and timelines, and record the
-    progress in the instance's note. Yield warnings about the run.
+    progress in `private` of the instance. Yield warnings about the run.
     """
     if placement is None or not placement.spec.is_external:
         obstacle = "no such placement" if placement is None else "its strategy is not External"
@@ -196,8 +196,8 @@ def _warn_skipped_stages(instance: Instance, context: _StagedRunInput) -> Iterat
 
 
 def _warn_pruned_snapshot(instance: Instance, run: FleetUpdateRun, placement: PlacementPlan) -> Iterator[Diagnostic]:
-    """Warn about a run with an old snapshot that a hub may have pruned. Seen on a running hub: of eight under
-    a limit of three, 4, 6 and 8 remained.
+    """Warn about a run with an old snapshot that a hub may have pruned. A running hub with a limit of 3 snapshots kept
+    the numbers 4, 6 and 8 of 8.
     """
     newest, limit = placement.snapshot_store.snapshots[-1].index, placement.spec.configuration.revision_history_limit
     observed_snapshots = get_list(placement.spec.observed_attributes, "resource_snapshots")

@@ -109,10 +109,10 @@ _VERSION: Final = "yaml_body_wo_version"
 
 
 def split_write_only_body(attributes: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
-    """Return the computed value of yaml_body for a write-only body, and the problems of these arguments. The value has
-    the names and labels of the body's objects, as {"yaml_body": TEXT}; it is UNKNOWN if the body is unknown or has
-    problems. It is {} if the configured yaml_body stays. Problems never show the text of the body. The arguments are:
-    yaml_body, or yaml_body_wo (the write-only body) with a version to be raised for a new text.
+    """Return {"yaml_body": TEXT} for a write-only body, with the names and labels of its objects, and the problems.
+    TEXT is UNKNOWN if the body is unknown or has problems. Return {} for a configured yaml_body, which stays.
+
+    The write-only body is yaml_body_wo, with a version to be raised for a new text. Problems never show the text.
     """
     body, secret, version = map(attributes.get, (_TEXT, _WRITE_ONLY, _VERSION))
     # Without a write-only body: yaml_body must be set, and a version has no meaning.

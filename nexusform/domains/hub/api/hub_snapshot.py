@@ -147,7 +147,8 @@ def _list_kind(hub: HubClient, kind: HubKind, version: str, collection: str = ""
         if version and api_error.status in _EXPIRED_STATUSES:
             raise _ResourceVersionExpired(str(api_error)) from None
         if api_error.kind is ApiErrorKind.PERMISSION:
-            raise _ListForbidden(f"{kind.plural} be listed: {api_error.reason}") from None  # after "does not let"
+            # The second half of a sentence: SERVER does not let KIND be listed.
+            raise _ListForbidden(f"{kind.plural} be listed: {api_error.reason}") from None
         if api_error.status == 404:
             detail = (
                 f"{hub.server} serves no {kind.plural}: it is no hub of KubeFleet, or of an older version. "

@@ -77,8 +77,8 @@ class ContentVerifier:
 
     def verify_placement(self, verification: VerificationResult, final: PlacementProgress) -> VerificationResult:
         """Return `verification` extended by the clusters with other objects than planned. The objects before overrides
-        are in the resource snapshot, not read for a new placement. Those after overrides are in the Works, read if the
-        plan has overrides and the rollout is complete. Staged runs have checks of their own.
+        are in the resource snapshot. Those after overrides are in the Works, read only if the plan has overrides and
+        the rollout is complete. Staged runs have checks of their own.
         """
         resources, latest_index = self._get_planned_resources(), final.latest_snapshot
         is_rolled_out = not final.message and not self._is_run_managed
@@ -183,7 +183,9 @@ class ContentVerifier:
         index: int,
         placement: tuple[str, str] | None = None,
     ) -> VerificationResult:
-        """Add missing Works and clusters with unplanned objects in Works. `placement`: (namespace, name), None: own."""
+        """Return `verification` extended by missing Works, and by clusters with other objects in Works than planned.
+        `placement` is (namespace, name); None is the verified placement itself.
+        """
         works = list_works(self._hub, *(placement or get_identity(self._step.key.type, self._planned)[1:]))
         verification = replace(verification, not_verified=describe_missing_works(resources, works))
         for cluster, difference in find_wrong_works(resources, works or ()):
@@ -211,7 +213,7 @@ class _PickedOverrides(Struct, frozen=True):
 
 def render_run_content(note: Body, snapshots: Bodies, members: Bodies) -> AppliedResources:
     """Return the objects of the clusters of a completed run with overrides: those of its resource snapshot, changed
-    by the planned overrides. `note` is the planned private note of the run.
+    by the planned overrides. `note` is the planned private data of the run in state.
     """
     record = convert(note, _PickedOverrides)
     on_cluster: dict[str, RenderedResources] = {}

@@ -63,7 +63,7 @@ class HubObject(Struct, frozen=True):
 
 
 def build_hub_objects(type_name: str, attributes: Mapping[str, Any]) -> list[HubObject]:
-    """Return the hub objects of a resource in order, with defaults as sent. An approval is the path of an object."""
+    """Return the hub objects of a resource in order, with defaults as sent. An approval has a path and no body."""
     if type_name in APPROVAL_TYPES:
         kind = KINDS[KINDS_BY_TYPE[type_name]]
         return [HubObject({}, kind.build_path(str(attributes.get("name")), get_text(attributes, "namespace")))]

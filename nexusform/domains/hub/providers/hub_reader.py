@@ -389,8 +389,8 @@ def is_deletion_in_progress(request: ReadRequest) -> bool:
 
 
 def build_unfinished_note(request: ReadRequest, title: str, message: str) -> dict[str, Any]:
-    """Return the part of the private note about an unfinished earlier apply: {} if there was none. The part is None, to
-    be removed, if the hub has completed the apply. Else it describes the pending work (`message`).
+    """Return the entry of the private data in state about an unfinished earlier apply: {} if there was none. Its value
+    is None, to remove it, if the hub has completed the apply. Else it describes the pending work (`message`).
     """
     if request.planned is None and not request.unfinished_change and not request.is_being_deleted:
         return {}

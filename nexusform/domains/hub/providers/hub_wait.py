@@ -162,8 +162,8 @@ class HubWaiter(Struct, frozen=True):
     def _read_cached_placement(
         self, placement: Values, planned: Values
     ) -> tuple[ObservedPlacementObjects | None, bool]:
-        """Return a placement with its cached bindings, and whether the cache is older than the placement. Without a
-        usable cache, or if bindings do not suffice to show the progress, the first one is None.
+        """Return a placement with its cached bindings, and whether the cache is older than the placement. Return None
+        for the former without a usable cache, or if bindings do not suffice to show the progress.
         """
         if not _is_status_sufficient(placement, planned):
             return None, False
@@ -342,7 +342,7 @@ def _describe_unobserved_change(
     elapsed: float,
     describe_outdated: Callable[[PlacementProgress], str],
 ) -> str:
-    """Return why a hub without pending work may not have observed the change yet. After a timeout it is final: ""."""
+    """Return why a hub without pending work may not have observed the change yet; "" if its state is final."""
     planned = get_mapping(predicted, "bindings")
     if elapsed < _SNAPSHOT_TIMEOUT and not has_external_rollout(placement):  # runs choose the content
         if is_latest_snapshot_outdated(planned, progress.latest_snapshot):

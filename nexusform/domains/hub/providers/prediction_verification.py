@@ -179,7 +179,7 @@ class PredictionVerifier(Struct, frozen=True):
         """Compare the predicted bindings with the observed ones: picks, then the scores of clusters picked in both."""
         predicted, observed = list_picked_clusters(predicted_bindings), list_picked_clusters(observed_bindings)
         compared_clusters = set(predicted)
-        if self.plan_figures:  # else only the picks are predicted
+        if self.plan_figures:  # without the figures of members, a plan predicts nothing about other clusters
             compared_clusters |= {*self.current_figures, *observed}
         picks = self._verify_picks(name, compared_clusters, predicted, observed)
         # Predicted and observed binding of each cluster picked in both.

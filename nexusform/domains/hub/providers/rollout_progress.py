@@ -146,7 +146,7 @@ def check_placement_progress(
     failing: AbstractSet[str] = frozenset(),
 ) -> PlacementProgress:
     """Return the progress of a placement. With `is_external` (staged runs roll it out) it is done once scheduled.
-    `planned` are the predicted bindings. Clusters with a failure predicted in `failing` are not waited for.
+    `planned` are the predicted bindings, and `failing` the messages about predicted failures: not waited for.
     """
     body = placement_objects.placement
     scheduled_condition = find_condition(body, f"{body.get('kind')}Scheduled")

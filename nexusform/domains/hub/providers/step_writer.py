@@ -355,7 +355,8 @@ class HubStepWriter(Struct, frozen=True):
         renumbered = verifier.report_renumbered_snapshots(final)
         self._report_wrong_predictions(verification)
         if note:
-            note = {ON_HUB: {**note[ON_HUB], **verification.build_note()}, OPEN_CLUSTERS: None}  # already verified
+            # OPEN_CLUSTERS has the random choices still to verify: None removes them, verified above.
+            note = {ON_HUB: {**note[ON_HUB], **verification.build_note()}, OPEN_CLUSTERS: None}
         is_run_managed = has_external_rollout(build_hub_objects(self._type_name, planned)[0].body)
         result = _add_bindings(planned, final, note, is_run_managed=is_run_managed)
         return replace(

@@ -263,8 +263,8 @@ def _list_changes(plan: Plan) -> list[Change]:
 
 
 def _find_configured_manifest_objects(run: Run, last_creation: int) -> dict[Address, ImportedObject]:
-    """Return the objects of manifests in the configuration: other objects may depend on them. Manifests without all
-    objects on the hub are left out. Creation numbers continue after `last_creation`.
+    """Return the objects of manifests in the configuration: other objects may depend on them. Manifests with an object
+    missing on the hub are left out. Creation numbers continue after `last_creation`.
     """
     imports: dict[Address, ImportedObject] = {}
     request = build_base_request(run.project, run.stored)

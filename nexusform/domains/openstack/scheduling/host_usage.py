@@ -110,12 +110,12 @@ class NovaHostUsage(Struct, frozen=True):
     def add(self, request: FlavorRequest) -> NovaHostUsage:
         """Return the use with one more VM. NUMA cells and PCI devices are taken only if they fit.
 
-        Nova first tries the candidate of Placement with PCPU. If only its second attempt succeeds, the CPUs are VCPU.
+        Nova first counts dedicated CPUs as PCPU. If only its second attempt succeeds, they are VCPU (the fallback).
         """
-        cells = (
-            self.fit_numa(request) if request.numa.cells else []
-        )  # [] for a VM without cells, None if it fits in none
-        is_first_attempt = cells is not None or not self.cells  # not self.cells: those of the host are unknown
+        cells: list[GuestCell] | None = []  # for a VM without NUMA cells
+        if request.numa.cells:
+            cells = self.fit_numa(request)  # None: they do not fit
+        is_first_attempt = cells is not None or not self.cells  # assumed if the cells of the host are unknown
         if request.fallback_vcpus == 0 or (is_first_attempt and self.has_dedicated_vcpus(request)):
             usage = replace(
                 self,
