@@ -170,7 +170,7 @@ class ObservedMember(Struct, frozen=True):
 
 
 def find_newest_heartbeat(members: Iterable[Mapping[str, Any]]) -> datetime | None:
-    """Return the newest heartbeat of MemberCluster objects, None without one. Their export is not older."""
+    """Return the newest heartbeat of MemberCluster objects, None without one. Their export is from then, or later."""
     agents = (_find_agent(Node(body, _NO_LOCATION)) for body in members)
     times = (parse_time(agent.get_node("lastReceivedHeartbeat").text) for agent in agents)
     return max((time for time in times if time is not None), default=None)
@@ -239,7 +239,7 @@ def _find_item(items: Node, kind: str) -> Node:
 
 
 def _is_older_than_limit(time: datetime | None, now: datetime | None) -> bool:
-    """Return True if a time is missing (None), or over five minutes before `now`. With `now` None none is too old."""
+    """Return True if a time is missing (None) or over five minutes before `now`. If `now` is None, no time is."""
     return time is None or (now is not None and now - time > timedelta(minutes=5))
 
 

@@ -202,8 +202,9 @@ def _is_workload_equal(existing: LiveWorkload, wanted: Sequence[Mapping[str, Any
     pods: its replicas, and the template of its pods.
     """
     spec = get_mapping(wanted[0] if wanted else {}, "spec")
-    revisions = find_current_revisions(get_mapping(spec, "template"), existing, ())  # with the template; None: unknown
-    return revisions != () and spec.get("replicas", existing.replicas) == existing.replicas
+    revisions = find_current_revisions(get_mapping(spec, "template"), existing, ())
+    has_other_template = revisions == ()  # None: unknown, so it counts as equal
+    return not has_other_template and spec.get("replicas", existing.replicas) == existing.replicas
 
 
 def build_ownership_warnings(placement: PlacementPlan) -> Iterator[Diagnostic]:

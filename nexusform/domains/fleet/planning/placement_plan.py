@@ -196,7 +196,7 @@ class PlacementPlan(Struct):
         )
 
     def find_rollout_step(self, cluster: str) -> tuple[str, RolloutStep]:
-        """Return the cause (rolling update or staged run) and step of the last rollout with this cluster."""
+        """Return the cause (rolling update or staged run) and step of the last rollout with this cluster, if any."""
         for timeline in reversed(self.rollout.timelines):
             for step in timeline.steps:
                 if cluster in step.clusters:
@@ -248,7 +248,7 @@ class PlacementPlan(Struct):
 
     @property
     def lost_bindings(self) -> dict[str, Trigger]:
-        """Trigger of each lost binding by cluster: an executed eviction, or a deletion by somebody if none is known."""
+        """Trigger of each lost binding by cluster: the eviction if one was executed, else a deletion of the binding."""
         evicted_now = {eviction.cluster for _, eviction in self.evictions if eviction.is_executed}
         known_evictions = self._observed_evicted_clusters | evicted_now
         return {
@@ -350,7 +350,7 @@ class PlacementPlan(Struct):
 
     @property
     def previously_failed_clusters(self) -> frozenset[str]:
-        """Clusters with permanent failures before this plan, under the new apply strategy if it changes."""
+        """Clusters with permanent failures before this plan. If the apply strategy changes, those still valid then."""
         is_changed, effective = self.spec.apply_strategy_changed, self.spec.configuration
         if not is_changed and self.spec.previous_configuration is not None:
             effective = self.spec.previous_configuration

@@ -99,7 +99,7 @@ class AppliedResources(Struct, frozen=True):
 
 
 def compute_body_hash(manifest: Manifest) -> str:
-    """Return the hash identifying an object in the private note of its placement."""
+    """Return the hash identifying an object in the private data of its placement in state."""
     return sha256(format_canonical_json(manifest.body)).hexdigest()[:32]
 
 
@@ -151,7 +151,7 @@ def read_applied_resources(
 
 
 def _select_objects(digests: Iterable[str], objects: Mapping[str, Manifest]) -> tuple[Manifest, ...]:
-    """Return the objects with these hashes. Hashes without a readable object in the note are left out."""
+    """Return the objects with these hashes. Hashes missing in `objects` are left out: their objects are unreadable."""
     return tuple(objects[digest] for digest in digests if digest in objects)
 
 
@@ -209,7 +209,7 @@ class _ObjectBodyCollector:
 def list_cluster_objects(
     attributes: Mapping[str, Any], note: Mapping[str, Any] | None
 ) -> dict[str, tuple[Manifest, ...]] | None:
-    """Return the recorded objects of a placement by cluster; None if state does not record them."""
+    """Return the objects of a placement in state by cluster; None if its private data (`note`) does not have them."""
     if not note or SNAPSHOTS not in note:
         return None
     if not note.get(_BODIES):  # nothing is placed

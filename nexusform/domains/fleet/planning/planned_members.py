@@ -123,8 +123,8 @@ def _build_unknown_cluster_error(instance: Instance, cluster_id: str, clusters: 
 
 
 def _find_previous_member(instance: Instance, planned: Member, observed: Mapping[str, FleetMember]) -> Member | None:
-    """Return the member as last processed by placements, from the hub or the private note; None if never
-    processed. Without a note, a member in state counts as unchanged.
+    """Return the member as last processed by placements, None if never: from the hub, or from its private data in
+    state (the note). Without a note, a member in state counts as unchanged.
     """
     if instance.is_replaced:
         return None  # a new member of the same name

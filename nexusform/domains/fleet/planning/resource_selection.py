@@ -53,7 +53,7 @@ class HubIndex:
     """Index of a hub's selectable objects by the fields of selectors: a fleet may have a placement per namespace."""
 
     def __init__(self, hub: Sequence[Manifest]) -> None:
-        services = list_services(hub)
+        services = list_services(hub)  # their Endpoints are never selected
         self._objects = [manifest for manifest in hub if find_selection_exclusion(manifest, services) is None]
 
     @cached_property

@@ -91,7 +91,7 @@ def select_placement_resources(spec: PlacementSpec, hub: PlannedHub, clusters: M
 
 def _is_selection_changed(spec: PlacementSpec, manifests: Sequence[Manifest], hub: PlannedHub) -> bool:
     """Return True if the selected `manifests` differ from those selected in state before the plan. Without objects in
-    state, return False: the hub may have processed their changes already, since only a dump has them.
+    state, return False: they are known from a dump of the hub, and the hub may have processed their changes.
     """
     if spec.previous_configuration is None:
         return False
@@ -194,7 +194,7 @@ def _pair_current_and_new_resources(
 
 
 def get_prior_note(spec: PlacementSpec) -> Mapping[str, Any]:
-    """Return the private note of an existing placement from state; {} for a new one."""
+    """Return the private data of an existing placement in state; {} for a new one."""
     return {} if spec.is_new else spec.instance.prior_note
 
 

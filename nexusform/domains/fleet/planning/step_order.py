@@ -193,7 +193,7 @@ def _find_inputs_of_run(index: _ChangedIndex, changed: _ChangedInstance, rollout
 
 
 def _find_manifests_with_namespace(index: _ChangedIndex, override: FleetOverride) -> Iterator[int]:
-    """Yield the manifests creating the namespace of an override."""
+    """Yield the positions in `index` of the manifests creating the namespace of an override."""
     namespace = ObjectIdentity("", "Namespace", "", override.namespace)
     for position in index.find_manifests({namespace}):
         if _has_new_namespace_of_override(index.by_position[position], override):

@@ -141,7 +141,7 @@ def split_write_only_body(attributes: Mapping[str, Any]) -> tuple[dict[str, Any]
 
 
 def _can_be_write_only(manifest: Manifest) -> bool:
-    """Return True for Secrets, ConfigMaps and custom resources (with a group of no known domain)."""
+    """Return True for Secrets, ConfigMaps and custom resources (of a group outside of Kubernetes and the fleet)."""
     if not manifest.group:  # the core API
         return manifest.kind in ("Secret", "ConfigMap")
     return "." in manifest.group and not manifest.group.endswith("k8s.io") and not is_fleet_group(manifest.group)

@@ -57,7 +57,7 @@ _CLUSTER_KINDS: Final = {
 
 
 def _index_by_cluster(attributes: Values, note: Mapping[str, Any] | None) -> dict[str, tuple[Manifest, ...]] | None:
-    """Return the objects of a placement in state by cluster; None if state does not record them."""
+    """Return the objects of a placement in state by cluster; None if its private data (`note`) does not have them."""
     from nexusform.domains.fleet.planning.placement_records import list_cluster_objects
 
     return list_cluster_objects(attributes, note)

@@ -171,7 +171,7 @@ class HubClient:
         return (datetime.now(UTC) - heartbeat).total_seconds() if heartbeat is not None else 0.0
 
     def _find_newest_heartbeat(self, objects: Iterable[Mapping[str, Any]]) -> datetime | None:
-        """Return the newest heartbeat of the members among objects; None with Date headers."""
+        """Return the newest heartbeat of the members among objects; None with Date headers: they are exact."""
         return None if self._sends_date else find_newest_heartbeat(objects)
 
     def _measure_clock_skew(self, date: str) -> None:

@@ -286,7 +286,7 @@ class _StagePosition(Struct, frozen=True):
 
 def find_wrong_run_resources(run: Body, note: Body, snapshots: Bodies, applied: AppliedObjects) -> str:
     """Return how the resources of a completed run differ from the planned ones; "" if they do not, or if either is
-    unknown. `note` is the planned private note of the run, `snapshots` are the resource snapshots of its placement.
+    unknown. `note` is the planned private data of the run, `snapshots` are the resource snapshots of its placement.
     """
     planned_index = note.get("resource_snapshot")
     used_index = parse_integer(get_text(run, "status", "resourceSnapshotIndexUsed"))

@@ -294,7 +294,7 @@ def _select_spec_paths(body: Body, paths: Iterable[Path]) -> Body:
 
 
 def get_recorded_uid(type_name: str, hub_object: HubObject, note: Mapping[str, Any]) -> str:
-    """Return the uid of an object in state, "" without one."""
+    """Return the uid of an object in the private data of its resource in state (`note`), "" without one."""
     hub_record = get_mapping(note, ON_HUB)
     if type_name == MANIFEST_TYPE:
         return get_text(hub_record, UIDS, "/".join(hub_object.identity))  # GROUP/KIND/NAMESPACE/NAME
@@ -302,7 +302,7 @@ def get_recorded_uid(type_name: str, hub_object: HubObject, note: Mapping[str, A
 
 
 def is_recreated(type_name: str, hub_object: HubObject, body: Body, note: Mapping[str, Any]) -> bool:
-    """Return True if an object has another uid than recorded; False for a member, since it may leave and join again."""
+    """Return True if an object has another uid than in `note`. False for a member: it may leave and join again."""
     recorded_uid = get_recorded_uid(type_name, hub_object, note)
     return bool(recorded_uid) and type_name != MEMBER_TYPE and get_uid(body) not in ("", recorded_uid)
 

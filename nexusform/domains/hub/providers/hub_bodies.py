@@ -322,7 +322,7 @@ def _has_defaults_only(block: NestedBlock, value: Any) -> bool:
     if block.nesting is Nesting.LIST:
         return False
     for name, attribute in block.schema.attributes.items():
-        # "Disabled" is a value of one argument only, which has no default of its own.
+        # _REPORT_BACK_DEFAULT is a value of one argument only. It has no default in the schema.
         if value.get(name) not in (None, attribute.default, _REPORT_BACK_DEFAULT):
             return False
     return all(_has_defaults_only(nested, value.get(name)) for name, nested in block.schema.blocks.items())

@@ -87,12 +87,14 @@ class VerificationResult(Struct, frozen=True):
             wrong = WrongClusterPrediction(subject, cluster, *states, DIFFERENT_CONTENT, (difference,))
             wrong_predictions.append(wrong)
             predictions.append(
-                VerifiedPrediction(subject, 1.0, chance=0.5, was_correct=False, is_certain=True, text=wrong.message)
+                VerifiedPrediction(
+                    subject, share=1.0, chance=0.5, was_correct=False, is_certain=True, text=wrong.message
+                )
             )
         return replace(self, predictions=tuple(predictions), wrong_predictions=tuple(wrong_predictions))
 
     def build_note(self) -> dict[str, Any]:
-        """Return the wrong predictions as recorded in a placement's note in state; {} without any.
+        """Return the wrong predictions as recorded in the private data of a placement in state; {} without any.
 
         Example: {"misses": [{"about": "cluster", "cluster": "ams1", "predicted": "picked", "observed": "not picked",
         "kind": "figures", "changed": ["ams1: health Healthy -> Unhealthy"]}]}.
@@ -212,7 +214,9 @@ class PredictionVerifier(Struct, frozen=True):
             if cluster in self.open_clusters or not is_correct:
                 pick_chance = self.open_clusters.get(cluster, float(was_picked))  # by random choice
                 chance = pick_chance if was_picked else 1 - pick_chance
-                prediction = VerifiedPrediction(subject, 1.0, chance, is_correct, is_certain=is_certain, text=message)
+                prediction = VerifiedPrediction(
+                    subject, share=1.0, chance=chance, was_correct=is_correct, is_certain=is_certain, text=message
+                )
                 predictions.append(prediction)
             if not is_correct:
                 wrong_predictions.append(self._build_wrong_prediction(subject, cluster, states))
@@ -234,7 +238,9 @@ class PredictionVerifier(Struct, frozen=True):
             is_correct = predicted == observed
             # A correct score counts only if it was open: an alternative pick, and a score other than 0.
             if (cluster in self.open_clusters and any(predicted)) or not is_correct:
-                predictions.append(VerifiedPrediction(SCORE_PREDICTION, 1.0, chance, was_correct=is_correct))
+                predictions.append(
+                    VerifiedPrediction(SCORE_PREDICTION, share=1.0, chance=chance, was_correct=is_correct)
+                )
             if not is_correct:
                 states = (_format_scores(predicted), _format_scores(observed))
                 wrong_predictions.append(self._build_wrong_prediction(SCORE_PREDICTION, cluster, states))

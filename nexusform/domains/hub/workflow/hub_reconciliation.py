@@ -45,7 +45,7 @@ class PlacementComparison(Struct, frozen=True):
 
     @property
     def differences(self) -> tuple[tuple[str, str, str], ...]:
-        """Different bindings by cluster: in state and on the hub."""
+        """Different bindings, as (cluster, text of the binding in state, text of the one on the hub)."""
         observed_bindings = self.observed or {}
         differences: list[tuple[str, str, str]] = []
         for cluster in sorted({*self.recorded, *observed_bindings}):
