@@ -378,10 +378,9 @@ class _FleetObjectReader:
             self._reject(location, text)
 
     def _find_field_of_key(self, key: str, part: _DocumentPart, shape: FieldShape) -> str:
-        """Return the name of the API field for a key of a mapping; "" to ignore the key.
-
-        An old key is corrected to its new name. Any other unknown key is reported. If the mapping lacks the field with
-        the nearest name, return it: then it is not reported as missing, too.
+        """Return the name of the API field for a key of a mapping; "" to ignore the key. An old key is corrected to its
+        new name. Any other unknown key is reported. If the mapping lacks the field with the nearest name, return it:
+        then it is not reported as missing, too.
         """
         value, path = part.node.get_node(key), f"{part.display_path}.{key}"
         field_shape = shape.fields.get(key)

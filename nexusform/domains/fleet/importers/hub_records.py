@@ -13,7 +13,7 @@ from nexusform.documents.scalars import parse_integer
 from nexusform.documents.times import parse_time
 from nexusform.documents.yaml_documents import Node, TextPosition
 from nexusform.domains.fleet.importers.fleet_export import list_conditions, list_override_names, select_fleet_objects
-from nexusform.domains.fleet.importers.fleet_records import format_object_key
+from nexusform.domains.fleet.importers.fleet_records import KeyedObject
 from nexusform.domains.fleet.scheduling.bindings import Health
 from nexusform.domains.pods.importers.manifest_parser import Manifest
 from nexusform.json_data.plain_data import get_mapping, get_text, list_mappings
@@ -34,7 +34,7 @@ class ObservedEviction(Struct, frozen=True):
     reason: str
 
 
-class ObservedRun(Struct, frozen=True):
+class ObservedRun(Struct, KeyedObject, frozen=True):
     """Started staged run. `ended`: it does not continue, for the `reason`; it `succeeded` or failed. `policy_snapshot`,
     `cluster_count` and `resource_snapshot` are those of its start, None if unknown; `stages` its clusters by stage,
     `done` the finished ones. `approved` are names of granted approvals, `overrides` the override snapshots of each
@@ -56,11 +56,6 @@ class ObservedRun(Struct, frozen=True):
     overrides: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     strategy: Mapping[str, Any] | None = None
     apply: Mapping[str, Any] | None = None
-
-    @property
-    def key(self) -> str:
-        """Id: `<name>` or `<namespace>/<name>`."""
-        return format_object_key(self.namespace, self.name)
 
 
 def read_evictions(manifests: Iterable[Manifest]) -> Iterator[ObservedEviction]:

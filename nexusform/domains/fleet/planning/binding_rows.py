@@ -193,9 +193,8 @@ def _build_current_binding_row(
 def _determine_binding_action(
     placement: PlacementPlan, prior: Binding | None, binding: Binding, members: Mapping[str, FleetMemberState]
 ) -> tuple[PlacementAction, str, str]:
-    """Return (action, trigger, reason) for a binding after the plan; the trigger is "" if there is none.
-
-    A new binding (`prior` None) is placed. A changed state, content or apply strategy updates it. Others are kept.
+    """Return (action, trigger, reason) for a binding after the plan; the trigger is "" if there is none. A new binding
+    (`prior` None) is placed. A changed state, content or apply strategy updates it. Others are kept.
     """
     cluster = binding.cluster
     if prior is None:

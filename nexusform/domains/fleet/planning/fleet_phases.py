@@ -76,10 +76,9 @@ def _plan_removal(blocks: BlockPlanner, vms: Iterable[VmObject]) -> DomainPhases
 def _build_fleet_contribution(
     blocks: BlockPlanner, vms: tuple[VmObject, ...], fleet: PlannedFleet, diagnostics: tuple[Diagnostic, ...]
 ) -> DomainPhasesResult:
-    """Combine the planned fleet with rows of objects outside the plan, and functions for later questions.
-
-    Objects excluded by -target get rows of their own. Forgotten objects, only removed from state, keep running. If this
-    plan removes their member or node, `lost_rows` replace their rows.
+    """Combine the planned fleet with rows of objects outside the plan, and functions for later questions. Objects
+    excluded by -target get rows of their own. Forgotten objects, only removed from state, keep running. If this plan
+    removes their member or node, `lost_rows` replace their rows.
     """
     pods, outcome = fleet.pods, fleet.outcome
     pod_rows = pods.rows

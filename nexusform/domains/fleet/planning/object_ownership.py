@@ -170,7 +170,6 @@ def _list_shared_objects_of_placement(
 
 def _explain_takeover_failure(contender: _OwnershipCandidate, cluster: str, existing: Manifest | LiveWorkload) -> str:
     """Return the hub's message if a placement cannot take over an object that exists on the cluster, else "".
-
     `existing` is the manifest of an object added directly, or an observed workload. The apply strategy decides with its
     `when_to_take_over`: Never, Always, or IfNoDiff (only an object equal to the one rendered for the cluster).
     """

@@ -119,10 +119,9 @@ def _plan_rejoining_members(
     previous_members: list[Member],
     iterations: PlacementIterations,
 ) -> PlacementIterations:
-    """Plan placements without their re-created members, as a hub does between leaving and joining; then restore them.
-
-    A member is re-created by this plan, or by an earlier one that excluded some placements (-target). Those
-    `unnotified` placements have not processed it yet. If this plan re-creates no member, only they are planned.
+    """Plan placements without their re-created members, as a hub does between leaving and joining; then restore them. A
+    member is re-created by this plan, or by an earlier one that excluded some placements (-target). Those `unnotified`
+    placements have not processed it yet. If this plan re-creates no member, only they are planned.
     """
     bound = collect_clusters(chain.from_iterable(placement.spec.prior_bindings for placement in placements))
     rejoining: dict[str, Member | None] = {}  # the members after the plan, by name

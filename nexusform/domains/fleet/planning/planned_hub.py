@@ -246,10 +246,9 @@ class PlannedHub(Struct, dict=True):
             self.runs.append((instance, replace(run, approvals=run.approvals | granted)))
 
     def _add_staged_run(self, instance: Instance, run: FleetUpdateRun) -> None:
-        """Add a staged run to `runs` if this plan executes it, else to `waiting_runs`.
-
-        Left out are runs with an invalid state transition (an error) and runs ended on the hub (a warning after a
-        failure there). A waiting run is not written by this plan, not on the hub, and not started.
+        """Add a staged run to `runs` if this plan executes it, else to `waiting_runs`. Left out are runs with an
+        invalid state transition (an error) and runs ended on the hub (a warning after a failure there). A waiting run
+        is not written by this plan, not on the hub, and not started.
         """
         key = run.build_key(run.name)
         if instance.before is not None and not instance.is_replaced:  # an existing run

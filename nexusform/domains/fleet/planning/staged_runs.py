@@ -233,9 +233,8 @@ def _warn_delete_only_run(instance: Instance, context: _StagedRunInput) -> Itera
 
 
 def _find_failed_clusters_of_run(placement: PlacementPlan, context: _StagedRunInput) -> dict[str, str]:
-    """Return the clusters of a run with failing resources, each with the cause.
-
-    Overrides may fail on all clusters of the run. A failing apply counts only on clusters not updated by the run yet.
+    """Return the clusters of a run with failing resources, each with the cause. Overrides may fail on all clusters of
+    the run. A failing apply counts only on clusters not updated by the run yet.
     """
     failures: dict[str, str] = {}
     if not placement.spec.configuration.is_report_only:  # else nothing is applied

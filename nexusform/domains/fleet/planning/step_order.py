@@ -238,10 +238,9 @@ def _get_placement_key(version: FleetObject) -> str:
 def compute_step_order(
     instances: Iterable[Instance], placements: Mapping[str, PlacementPlan], hub: PlannedHub
 ) -> tuple[dict[Address, tuple[Address, ...]], list[Diagnostic]]:
-    """Return the addresses to complete before the step of each changed object that may wait, and warnings.
-
-    Steps wait if they start or approve a run, evict a binding, or start a rollout. The warnings are about overrides
-    created after the start of a rollout.
+    """Return the addresses to complete before the step of each changed object that may wait, and warnings. Steps wait
+    if they start or approve a run, evict a binding, or start a rollout. The warnings are about overrides created after
+    the start of a rollout.
     """
     changed_objects = list(_list_changed_objects(instances))
     index = _ChangedIndex(changed_objects)

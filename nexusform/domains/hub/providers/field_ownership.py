@@ -202,10 +202,9 @@ def _remove_field(body: dict[str, Any], path: Path) -> None:
 def build_hub_record(
     type_name: str, existing: Iterable[ExistingObject], manager: str, prior_note: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Build the record for state about the existing objects (with a uid) of a resource on the hub. {} without any.
-
-    It has their uids, the objects being deleted, and for a placement the fields applied by other managers. Other
-    entries of the record in `prior_note` are kept, except for a manifest.
+    """Build the record for state about the existing objects (with a uid) of a resource on the hub. {} without any. It
+    has their uids, the objects being deleted, and for a placement the fields applied by other managers. Other entries
+    of the record in `prior_note` are kept, except for a manifest.
     """
     identified = [(hub_object, body) for hub_object, body in existing if get_uid(body)]
     if not identified:

@@ -263,7 +263,6 @@ class HubStepWriter(Struct, frozen=True):
 
     def _ensure_object_is_writable(self, hub_object: HubObject, body: Values | None, *, is_managed: bool) -> None:
         """Raise ProviderProblem if an object must not be written. `body`: the object on the hub, None if missing.
-
         Members must exist. Existing objects must not be of another tool, re-created by another manager, or in deletion.
         They must be in state (`is_managed`), or written by an earlier run.
         """

@@ -122,10 +122,9 @@ def _find_sku(skus: Mapping[str, VmSku], name: str) -> VmSku:
 
 
 def build_server_group_hint(group: Mapping[str, Any] | None, members: Mapping[str, int]) -> tuple[Hint, ...]:
-    """Build the hint of a server group {name, policy, max}; () without a group or servers in it.
-
-    `members` are the numbers of its servers by host. The hint is to join the hosts of its servers (affinity), or to
-    avoid those with `max` servers. A "soft" policy is a preference.
+    """Build the hint of a server group {name, policy, max}; () without a group or servers in it. `members` are the
+    numbers of its servers by host. The hint is to join the hosts of its servers (affinity), or to avoid those with
+    `max` servers. A "soft" policy is a preference.
     """
     if group is None or not members:
         return ()
