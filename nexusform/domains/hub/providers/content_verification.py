@@ -36,7 +36,7 @@ from nexusform.domains.hub.providers.hub_wait import (
     list_works,
 )
 from nexusform.domains.hub.providers.object_access import get_identity, list_objects_if_permitted
-from nexusform.domains.hub.providers.prediction_verification import VerificationResult
+from nexusform.domains.hub.providers.prediction_verification import VerificationResult, build_prediction
 from nexusform.domains.hub.providers.rollout_progress import PlacementProgress, get_labels, get_name
 from nexusform.domains.pods.importers.manifest_parser import Manifest
 from nexusform.interfaces.plugins import ChangeRequest, StepProgress
@@ -84,7 +84,8 @@ class ContentVerifier:
         is_rolled_out = not final.message and not self._is_run_managed
         has_overrides = any(rendered.digest for rendered in resources.on_cluster.values())
         if is_rolled_out and latest_index is not None and has_overrides:
-            verification = self._verify_works(verification, resources, latest_index)
+            placement = get_identity(self._step.key.type, self._planned)[1:]  # namespace and name
+            verification = self._verify_works(verification, resources, latest_index, placement)
         index = self._find_index_to_verify(final)
         if index is None:
             return verification  # nothing to verify
@@ -177,16 +178,10 @@ class ContentVerifier:
         return list_objects_if_permitted(partial(list_created_objects, self._hub, kind, namespace, placement))
 
     def _verify_works(
-        self,
-        verification: VerificationResult,
-        resources: AppliedResources,
-        index: int,
-        placement: tuple[str, str] | None = None,
+        self, verification: VerificationResult, resources: AppliedResources, index: int, placement: tuple[str, str]
     ) -> VerificationResult:
-        """Return `verification` extended by missing Works, and by clusters with other objects in Works than planned.
-        `placement` is (namespace, name); None is the verified placement itself.
-        """
-        works = list_works(self._hub, *(placement or get_identity(self._step.key.type, self._planned)[1:]))
+        """Return `verification` with missing Works, and with Works of other objects than planned (`resources`)."""
+        works = list_works(self._hub, *placement)
         verification = replace(verification, not_verified=describe_missing_works(resources, works))
         for cluster, difference in find_wrong_works(resources, works or ()):
             verification = verification.add_wrong_content([cluster], index, difference)
@@ -338,7 +333,7 @@ def verify_run(name: str, note: Body, run: Body) -> tuple[VerifiedPrediction, ..
         return ()  # nothing was predicted
     was_end_planned = note.get("ended") is True
     ends = (_RUN_ENDS[was_end_planned], _RUN_ENDS[observed.succeeded])
-    predictions = [_build_prediction(RUN_END_PREDICTION, name, *ends, chance=0.5)]
+    predictions = [_build_run_prediction(RUN_END_PREDICTION, name, *ends, chance=0.5)]
     planned_places, observed_places = map(_index_stage_positions, (note["stages"], _list_stages(run)))
     planned_clusters = get_list(note, "done")
     is_partial = not was_end_planned or not observed.succeeded
@@ -347,12 +342,14 @@ def verify_run(name: str, note: Body, run: Body) -> tuple[VerifiedPrediction, ..
         was_planned, is_updated = cluster in planned_clusters, cluster in observed.done
         if is_partial or was_planned != is_updated:
             results = (_UPDATE_RESULTS[was_planned], _UPDATE_RESULTS[is_updated])
-            predictions.append(_build_prediction(RUN_END_PREDICTION, title, *results, chance=0.5))
+            predictions.append(_build_run_prediction(RUN_END_PREDICTION, title, *results, chance=0.5))
         place = observed_places.get(cluster)
         # The only cluster of a stage has one possible place, so this counts only if it is wrong.
         if place is not None and (planned_place.size > 1 or place != planned_place):
             texts = (planned_place.text, place.text)
-            predictions.append(_build_prediction(RUN_ORDER_PREDICTION, title, *texts, chance=1 / planned_place.size))
+            predictions.append(
+                _build_run_prediction(RUN_ORDER_PREDICTION, title, *texts, chance=1 / planned_place.size)
+            )
     return tuple(predictions)
 
 
@@ -377,10 +374,12 @@ def _index_stage_positions(stages: Iterable[tuple[str, Sequence[str]]]) -> dict[
     }
 
 
-def _build_prediction(subject: str, name: str, predicted: str, observed: str, *, chance: float) -> VerifiedPrediction:
-    """Build the verified prediction of one fact (share 1.0). `chance`: the probability to guess it."""
+def _build_run_prediction(
+    subject: str, name: str, predicted: str, observed: str, *, chance: float
+) -> VerifiedPrediction:
+    """Build the verified prediction of one fact about a run. `chance`: the probability of a random guess."""
     text = f"{name}: predicted: {predicted}; observed: {observed}"
-    return VerifiedPrediction(subject, share=1.0, chance=chance, was_correct=predicted == observed, text=text)
+    return build_prediction(subject, text, was_correct=predicted == observed, chance=chance)
 
 
 def verify_eviction(name: str, note: Body, reason: str) -> tuple[VerifiedPrediction, ...]:
@@ -393,6 +392,4 @@ def verify_eviction(name: str, note: Body, reason: str) -> tuple[VerifiedPredict
     prediction = _EVICTION_RESULTS[predicts_execution]
     text = f"{name}: predicted to be {prediction} ({predicted.get('message')}), but was {result}"
     is_correct = predicts_execution == (result == "executed")
-    return (  # of two possible results one is predicted: share 1.0, chance 0.5
-        VerifiedPrediction(EVICTION_PREDICTION, 1.0, 0.5, was_correct=is_correct, is_certain=is_certain, text=text),
-    )
+    return (build_prediction(EVICTION_PREDICTION, text, was_correct=is_correct, is_certain=is_certain),)

@@ -58,9 +58,8 @@ def remove_ignored_fields(
 
 
 def _find_body_path(argument: Path, body: Body) -> Path:
-    """Return the path of an argument in a body. Labels have keys of their own; repeated blocks are plural.
-
-    With tolerations in the body, ("policy", "toleration") is ("spec", "policy", "tolerations") there.
+    """Return the path of an argument in a body. Labels have keys of their own; repeated blocks are plural. With
+    tolerations in the body, ("policy", "toleration") is ("spec", "policy", "tolerations") there.
     """
     if argument[:1] == ("labels",):
         return ("metadata", *argument)
@@ -132,9 +131,8 @@ def _list_owned_paths(fields: Body, parent: tuple[str, ...] = ()) -> Iterator[Pa
 
 
 def _list_managed_field_paths(fields: Body, parent: tuple[str, ...] = ()) -> Iterator[Path]:
-    """Yield the paths of owned fields; `()`, the whole object, for an owned list element (`k:`, `v:`).
-
-    Of {"f:spec": {"f:policy": {"f:placementType": {}}}} it is ("spec", "policy", "placementType").
+    """Yield the paths of owned fields; `()`, the whole object, for an owned list element (`k:`, `v:`). Of
+    {"f:spec": {"f:policy": {"f:placementType": {}}}} it is ("spec", "policy", "placementType").
     """
     names = sorted(fields.keys() - {"."})  # ".": the parent itself
     if parent and not names:
@@ -147,9 +145,8 @@ def _list_managed_field_paths(fields: Body, parent: tuple[str, ...] = ()) -> Ite
 
 
 def _list_sent_paths(sent: Any, parent: Path = ()) -> Iterator[Path]:
-    """Yield the paths of values in a body (lists whole), except those of its identity: kind, name and namespace.
-
-    Of {"kind": "ConfigMap", "data": {"a": "1", "b": "2"}} they are ("data", "a") and ("data", "b").
+    """Yield the paths of values in a body (lists whole), except those of its identity: kind, name and namespace. Of
+    {"kind": "ConfigMap", "data": {"a": "1", "b": "2"}} they are ("data", "a") and ("data", "b").
     """
     if isinstance(sent, Mapping) and sent:
         for name, value in sent.items():
@@ -278,9 +275,8 @@ def _remove_empty(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _select_spec_paths(body: Body, paths: Iterable[Path]) -> Body:
-    """Return the part of a spec at the `paths` of its body.
-
-    With [("spec", "policy", "placementType")] it is {"policy": {"placementType": "PickAll"}}.
+    """Return the part of a spec at the `paths` of its body. With [("spec", "policy", "placementType")] it is
+    {"policy": {"placementType": "PickAll"}}.
     """
     parts: dict[str, Any] = {}
     for path in paths:

@@ -152,9 +152,8 @@ _DEFAULTERS: Final[Mapping[str, Callable[[Body], None]]] = {
 
 
 def select_sent_fields(sent: Any, observed: Any) -> Any:
-    """Return the observed value with only the sent keys of mappings, also in lists of equal length; others whole.
-
-    Of the sent {"a": {"b": 1}} and the observed {"a": {"b": 2, "c": 3}, "d": 4} it is {"a": {"b": 2}}.
+    """Return the observed value with only the sent keys of mappings, also in lists of equal length; others whole. Of
+    the sent {"a": {"b": 1}} and the observed {"a": {"b": 2, "c": 3}, "d": 4} it is {"a": {"b": 2}}.
     """
     if isinstance(sent, Mapping) and isinstance(observed, Mapping):
         common_names = [name for name in sent if name in observed]

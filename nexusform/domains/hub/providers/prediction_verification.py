@@ -86,11 +86,7 @@ class VerificationResult(Struct, frozen=True):
         for cluster in sorted(clusters):
             wrong = WrongClusterPrediction(subject, cluster, *states, DIFFERENT_CONTENT, (difference,))
             wrong_predictions.append(wrong)
-            predictions.append(
-                VerifiedPrediction(
-                    subject, share=1.0, chance=0.5, was_correct=False, is_certain=True, text=wrong.message
-                )
-            )
+            predictions.append(build_prediction(subject, wrong.message, was_correct=False, is_certain=True))
         return replace(self, predictions=tuple(predictions), wrong_predictions=tuple(wrong_predictions))
 
     def build_note(self) -> dict[str, Any]:
@@ -105,6 +101,13 @@ class VerificationResult(Struct, frozen=True):
             for item in self.wrong_predictions[:_MAX_RECORDED]
         ]
         return {WRONG_PREDICTIONS: records} if records else {}
+
+
+def build_prediction(
+    subject: str, text: str, *, was_correct: bool, chance: float = 0.5, is_certain: bool = False
+) -> VerifiedPrediction:
+    """Build the verified prediction of one result (share 1.0). `chance` is the probability of a random guess."""
+    return VerifiedPrediction(subject, 1.0, chance, was_correct=was_correct, is_certain=is_certain, text=text)
 
 
 def read_figures(members: Iterable[Mapping[str, Any]], observed_at: datetime | None) -> dict[str, dict[str, Any]]:
@@ -214,10 +217,10 @@ class PredictionVerifier(Struct, frozen=True):
             if cluster in self.open_clusters or not is_correct:
                 pick_chance = self.open_clusters.get(cluster, float(was_picked))  # by random choice
                 chance = pick_chance if was_picked else 1 - pick_chance
-                prediction = VerifiedPrediction(
-                    subject, share=1.0, chance=chance, was_correct=is_correct, is_certain=is_certain, text=message
+                verified = build_prediction(
+                    subject, message, was_correct=is_correct, chance=chance, is_certain=is_certain
                 )
-                predictions.append(prediction)
+                predictions.append(verified)
             if not is_correct:
                 wrong_predictions.append(self._build_wrong_prediction(subject, cluster, states))
         return VerificationResult(tuple(predictions), tuple(wrong_predictions))
@@ -238,9 +241,7 @@ class PredictionVerifier(Struct, frozen=True):
             is_correct = predicted == observed
             # A correct score counts only if it was open: an alternative pick, and a score other than 0.
             if (cluster in self.open_clusters and any(predicted)) or not is_correct:
-                predictions.append(
-                    VerifiedPrediction(SCORE_PREDICTION, share=1.0, chance=chance, was_correct=is_correct)
-                )
+                predictions.append(build_prediction(SCORE_PREDICTION, text="", was_correct=is_correct, chance=chance))
             if not is_correct:
                 states = (_format_scores(predicted), _format_scores(observed))
                 wrong_predictions.append(self._build_wrong_prediction(SCORE_PREDICTION, cluster, states))

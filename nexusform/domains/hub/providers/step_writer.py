@@ -123,7 +123,6 @@ class HubStepWriter(Struct, frozen=True):
     def delete(self) -> None:
         """Delete the objects and wait for their removal. With the setting read_only nothing is deleted: the step fails
         until another tool has done it. A member cluster stays on the hub, without the labels and taints of nexusform.
-
         Raises ProviderProblem and ApiError.
         """
         if self._type_name in APPROVAL_TYPES:
@@ -354,8 +353,7 @@ class HubStepWriter(Struct, frozen=True):
         renumbered = verifier.report_renumbered_snapshots(final)
         self._report_wrong_predictions(verification)
         if note:
-            # OPEN_CLUSTERS has the random choices still to verify: None removes them, verified above.
-            note = {ON_HUB: {**note[ON_HUB], **verification.build_note()}, OPEN_CLUSTERS: None}
+            note = {ON_HUB: {**note[ON_HUB], **verification.build_note()}, OPEN_CLUSTERS: None}  # None: it is removed
         is_run_managed = has_external_rollout(build_hub_objects(self._type_name, planned)[0].body)
         result = _add_bindings(planned, final, note, is_run_managed=is_run_managed)
         return replace(
