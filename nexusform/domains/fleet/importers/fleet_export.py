@@ -262,19 +262,18 @@ def build_missing_snapshot_warnings(manifests: Sequence[Manifest]) -> Iterator[P
     # Kinds of snapshots by the field with their name: of cluster-scoped and of namespaced bindings, as BINDING_KINDS.
     kinds = {"schedulingPolicySnapshotName": _POLICY_SNAPSHOT_KINDS, "resourceSnapshotName": _RESOURCE_SNAPSHOT_KINDS}
     captured = {(manifest.kind, manifest.namespace, manifest.name) for manifest in manifests}
-    users: dict[tuple[str, str, str], list[Manifest]] = {}  # bindings by field, namespace and name of a snapshot
+    users: dict[tuple[str, tuple[str, str, str]], list[Manifest]] = {}  # bindings by field and missing snapshot
     for binding in _select_active_bindings(manifests):
         for spec_field, snapshot_kinds in kinds.items():
             name = get_text(binding.body, "spec", spec_field)
-            kind = snapshot_kinds[BINDING_KINDS.index(binding.kind)]
-            if name and (kind, binding.namespace, name) not in captured:
-                users.setdefault((spec_field, binding.namespace, name), []).append(binding)
+            snapshot = (snapshot_kinds[BINDING_KINDS.index(binding.kind)], binding.namespace, name)
+            if name and snapshot not in captured:
+                users.setdefault((spec_field, snapshot), []).append(binding)
     captured_kinds = {manifest.kind for manifest in manifests}
     reported_kinds: set[str] = set()
-    for (spec_field, _namespace, name), bindings in users.items():
+    for (spec_field, (kind, _namespace, name)), bindings in users.items():
         first, other_count = bindings[0], len(bindings) - 1
         subject = f"{first.title} and {other_count} more use" if other_count else f"{first.title} uses"
-        kind = kinds[spec_field][BINDING_KINDS.index(first.kind)]
         if kind in reported_kinds:
             continue  # one warning covers a kind without any snapshot
         if kind in captured_kinds:

@@ -193,7 +193,7 @@ def _collect_refreshed_node_names(
         if resource_type is None or resource_type.vms is None:
             continue  # a type without VMs has no nodes
         object_id = get_text(attributes, "id")  # `site/...`
-        cluster_id = get_text(attributes, "cluster_id") or object_id  # an agent pool has one; a cluster is its own
+        cluster_id = get_text(attributes, "cluster_id") or object_id  # the latter for a cluster itself
         names = existing_nodes.setdefault(cluster_id, set())
         site = sites.get(object_id.partition("/")[0])
         for vm in resource_type.vms.list_existing_vms(attributes):

@@ -342,7 +342,7 @@ def _warn_unscheduled_placement(placement: PlacementPlan, iterations: PlacementI
     decisions, message = status.unselected_decisions, status.condition.message
     reasons = [f"{decision.cluster}: {decision.reason}" for decision in decisions]
     text = "\n  - ".join([f"{message[:1].upper()}{message[1:]}.", *reasons])
-    is_fixed = placement.spec.configuration.placement_type is PlacementType.PICK_FIXED
+    is_fixed = placement.spec.configuration.placement_type is PlacementType.PICK_FIXED  # reasons name its clusters
     summary = format_first_items([decision.reason for decision in decisions], 2, "; ") if is_fixed else ""
     yield _build_warning(placement, "unfulfilled-placement", text, summary=summary)
 

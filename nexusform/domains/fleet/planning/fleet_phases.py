@@ -97,6 +97,7 @@ def _build_fleet_contribution(
     final_rows = (lost_rows.get(_get_row_key(row), row) for row in rows)
 
     def collect_findings(instances: Instances, *, risks: bool) -> list[Diagnostic]:
+        """Return the findings about manifests; with `risks` also the warnings about pods."""
         problems = list(list_manifest_diagnostics(pods, instances))
         return [*problems, *list_pod_risk_warnings(pods, instances)] if risks else problems
 

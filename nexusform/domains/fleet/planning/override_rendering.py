@@ -161,7 +161,7 @@ def find_override_conflicts(overrides: Sequence[tuple[FleetOverride, bool]]) -> 
 def render_resources(
     manifests: Sequence[Manifest], overrides: Sequence[FleetOverride], cluster: str, labels: Mapping[str, str]
 ) -> RenderedResources:
-    """Return a placement's objects with the overrides for one cluster; if one fails, unchanged and with the failure."""
+    """Return a placement's objects with the overrides for a cluster; after a failure, unchanged ones with its text."""
     rendered: list[Manifest] = []
     changes: list[Any] = []  # filled by _apply_object_overrides
     for manifest, envelope in _iterate_with_envelope(manifests):

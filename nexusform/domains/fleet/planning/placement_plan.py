@@ -312,7 +312,7 @@ class PlacementPlan(Struct):
             return None
         cluster = binding.cluster
         previous = None if cluster in self.released_clusters else self.current.applied.on_cluster.get(cluster)
-        if cluster not in reached and not self.spec.switches_to_applying:  # a switch needs no rollout
+        if cluster not in reached and not self.spec.switches_to_applying:  # a switch from ReportDiff needs no rollout
             return previous
         rendered = self.snapshot_store.render_cluster(binding.resource_snapshot, cluster)
         if rendered is None:  # no such snapshot or member

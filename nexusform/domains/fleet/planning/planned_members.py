@@ -97,7 +97,7 @@ def _build_configured_member(
     is_managed_on_hub = has_provider and configuration.name in observed
     if is_managed_on_hub:
         configuration = merge_observed_member(instance, configuration, observed[configuration.name])
-    cluster = clusters.get(configuration.cluster_id or configuration.name)  # data blocks may name the member
+    cluster = clusters.get(configuration.cluster_id or configuration.name)  # data blocks may have nodes of a member
     # A hub reports the properties and resources of its members itself; then nodes are for pods only.
     measured_cluster = None if is_managed_on_hub else cluster
     requests = pods.sum_requests(measured_cluster.id) if measured_cluster is not None else (0, 0)  # CPU, memory

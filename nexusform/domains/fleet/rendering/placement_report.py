@@ -378,7 +378,9 @@ def _describe_node_choice(reason: PodPlacementReason) -> Iterable[str]:
 
 
 def _describe_certainty(reason: PodPlacementReason) -> Iterator[str]:
-    """Yield a sentence on whether another run of the scheduler could decide differently."""
+    """Yield a sentence on whether another run of the scheduler could decide differently. An uncertain outcome may have
+    another node (`alternative`) if an assumption (`doubt`) does not hold.
+    """
     outcome = reason.outcome
     if reason.is_current:  # no decision of this plan, so nothing uncertain
         yield "Verdicts of the rules on every node at present:"

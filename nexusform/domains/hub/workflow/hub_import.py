@@ -283,7 +283,7 @@ def _find_configured_manifest_objects(run: Run, last_creation: int) -> dict[Addr
 
 
 def _plan_imported_objects(run: Run, imports: Mapping[Address, ImportedObject]) -> Plan:
-    """Return the plan of these objects only."""
+    """Return the plan of these objects only, without the certainty of VMs (`samples`)."""
     return run.plan(PlanOptions(refresh=False, samples=0, targets=tuple(map(str, imports)), imports=imports)).plan
 
 

@@ -109,7 +109,7 @@ def _reconcile_hub_placements(run: Run) -> HubReconciliation:
     request = replace(
         build_base_request(run.project, run.stored),
         refreshed_objects=dict(observed_states),
-        samples=0,
+        samples=0,  # no certainty of VMs
         includes_remedies=False,
     )
     rules = make_plan(request).plan.separation_verdicts
