@@ -252,9 +252,9 @@ class _DocumentPart(Struct, frozen=True):
 
 class _FleetObjectReader:
     def __init__(self, notes: DocumentFindings, corrections: ManifestCorrections, version: str) -> None:
-        self.notes = notes
-        self.corrections = corrections
-        self.version = version
+        self.notes = notes  # receives the errors
+        self.corrections = corrections  # receives the warnings about corrected mistakes
+        self.version = version  # of the API, such as v1
         self.locations: dict[Path, TextPosition] = {}  # by path of the argument
         self.reported_paths: set[Path] = set()  # of arguments with a finding, for one finding per value
 

@@ -221,9 +221,7 @@ def _determine_binding_action(
 
 
 def _explain_keeping(placement: PlacementPlan, binding: Binding, member: FleetMemberState | None) -> tuple[str, str]:
-    """Return (trigger, reason) for a kept binding; each is "" if there is none. Triggers are a staged run still to
-    reach the binding, a move on the hub, and a change of the member without an effect on the binding.
-    """
+    """Return (trigger, reason) for a kept binding: the first of several; each is "" if there is none."""
     cause, step = placement.find_rollout_step(binding.cluster)
     if step.status == LATER:
         return str(Trigger.STAGED_RUN), f"{_format_binding_reason('', (cause, step))}: not reached by this plan"
@@ -235,11 +233,8 @@ def _explain_keeping(placement: PlacementPlan, binding: Binding, member: FleetMe
     if replaced_cluster is not None:  # the hub picked this cluster since the last apply; "": it replaces no other
         move_text = f"moved on the hub: {replaced_cluster} -> {binding.cluster}"
         return str(Trigger.MOVED_ON_THE_HUB), move_text if replaced_cluster else "added on the hub"
-    if (
-        binding.state is BindingState.UNSCHEDULED
-        and not placement.spec.is_external
-        and binding.cluster in placement.departed_clusters
-    ):
+    is_orphan = binding.state is BindingState.UNSCHEDULED and binding.cluster in placement.departed_clusters
+    if is_orphan and not placement.spec.is_external:  # staged runs have no budget
         return "", "its member left; the rollout budget does not allow its removal yet"
     if binding.cluster in placement.override_pending_clusters:
         return "", "kept: overrides are applied with the next change of content or bindings"

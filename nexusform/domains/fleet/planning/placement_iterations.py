@@ -125,16 +125,16 @@ def _plan_rejoining_members(
     """
     bound = collect_clusters(chain.from_iterable(placement.spec.prior_bindings for placement in placements))
     rejoining: dict[str, Member | None] = {}  # the members after the plan, by name
-    has_new_replacement = False
+    recreates_member = False
     unnotified: set[str] = set()  # addresses
     for name, state in members.items():
         if name in bound and (state.is_rejoining or state.unnotified_placements):
             rejoining[name] = state.planned
-            has_new_replacement |= state.is_rejoining
+            recreates_member |= state.is_rejoining
             unnotified |= state.unnotified_placements
     if not rejoining:
         return iterations
-    if not has_new_replacement:  # other placements processed the earlier re-creations
+    if not recreates_member:  # the other placements processed the earlier re-creations
         placements = [placement for placement in placements if placement.address in unnotified]
     for name in rejoining:
         members[name].planned = None  # left, until restored below
@@ -185,23 +185,23 @@ def _plan_until_stable(
     """Run iterations until nothing changes. Each one schedules the queued placements, then predicts their pods, and
     the pods reduce the free resources of members for the next one. Later ones only add bindings, so the loop ends.
 
-    Placements are queued by changes since `previous_members`, as placements last processed them. With `has_edits`,
-    changes of the placements themselves, and members not processed yet by a hub's scheduler, queue them too.
+    Placements are queued by changes of members since they processed `previous_members`. With `has_edits`, the first
+    iteration also queues changed placements, and those with members not processed yet by a hub's scheduler.
     """
     member_list = MemberList(list_planned_members(members))
-    for _ in range(MAX_ITERATIONS):
+    for iteration in range(MAX_ITERATIONS):
         watched_placements = [
             WatchedPlacement(item.address, item.spec.configuration.placement_type, item.scheduling.is_fulfilled)
             for item in placements
         ]
-        changes_of = enqueue_placements(previous_members, member_list.members, watched_placements)  # by address
+        changes_by_address = enqueue_placements(previous_members, member_list.members, watched_placements)
+        checks_edits = has_edits and iteration == 0  # edits queue placements once
         has_changed = False
         for number, placement in enumerate(placements, 1):
             iterations.progress(PlanningStage.PLACEMENTS, number, len(placements))
             if not placement.is_left_unchanged:
-                changes = changes_of.get(placement.address, ())
-                has_changed |= _schedule_if_queued(placement, member_list, changes, has_edits=has_edits)
-        has_edits = False  # edits queue placements once
+                changes = changes_by_address.get(placement.address, ())
+                has_changed |= _schedule_if_queued(placement, member_list, changes, has_edits=checks_edits)
         update_pod_predictions(placements, members, pods, iterations)
         if not has_changed:
             break

@@ -351,9 +351,9 @@ class PlacementPlan(Struct):
     @property
     def previously_failed_clusters(self) -> frozenset[str]:
         """Clusters with permanent failures before this plan. If the apply strategy changes, those still valid then."""
-        is_changed, effective = self.spec.apply_strategy_changed, self.spec.configuration
-        if not is_changed and self.spec.previous_configuration is not None:
-            effective = self.spec.previous_configuration
+        previous, is_changed = self.spec.previous_configuration, self.spec.apply_strategy_changed
+        # A changed apply strategy takes effect at once.
+        effective = self.spec.configuration if is_changed or previous is None else previous
         failed = self.current.applied.failed_clusters | self._find_observed_clusters({OVERRIDE_FAILED})
         if not (is_changed and effective.is_report_only):  # a switch to reporting differences ends apply failures
             failed |= self._find_observed_clusters({FAILED})
@@ -408,11 +408,9 @@ class PlacementPlan(Struct):
         return self.clusters_failing_apply | failed
 
     def _find_outdated_clusters(self, latest: int) -> frozenset[str]:
-        """Return the clusters with outdated overrides that a rollout to the `latest` resource snapshot updates.
-
-        Changed overrides start no rollout themselves, unless one of them names the placement. So there are no such
-        clusters without another reason for a rollout. Reasons are a changed strategy, an eviction, a retry by the hub,
-        a new or removed binding, and new resources.
+        """Return the clusters with outdated overrides, if a rollout to the `latest` resource snapshot updates them. It
+        is started by an override naming the placement, a changed strategy, an eviction, a retry by the hub, a new or
+        removed binding, or new resources. Other overrides start no rollout.
         """
         previous = self.spec.previous_configuration
         has_other_type = previous is not None and previous.strategy != self.spec.configuration.strategy

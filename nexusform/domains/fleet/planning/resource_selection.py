@@ -230,7 +230,7 @@ class SnapshotStore:
         self.snapshots = snapshots
         self._selection = selection
         self._renderers: dict[int | None, ClusterRenderer] = {}  # by index of the snapshot
-        self._locked_renderers: dict[str, tuple[int, ClusterRenderer]] = {}  # by cluster: (snapshot, ...) of a run
+        self._locked_renderers: dict[str, tuple[int, ClusterRenderer]] = {}  # of runs, by cluster: (snapshot, ...)
 
     def add_snapshot(self, limit: int) -> ResourceSnapshot:
         """Return the snapshot of the current selection: the newest one if its objects are the same, else a new one. A

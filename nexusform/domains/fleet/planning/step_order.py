@@ -98,8 +98,8 @@ class _ChangedIndex:
 
     def __init__(self, changed_objects: Sequence[_ChangedInstance]) -> None:
         self.by_position = {item.position: item for item in changed_objects}
-        self._by_identity: dict[ObjectIdentity, list[int]] = {}
-        self._by_placement: dict[tuple[type, str], list[int]] = {}
+        self._by_identity: dict[ObjectIdentity, list[int]] = {}  # positions of manifests by object in them
+        self._by_placement: dict[tuple[type, str], list[int]] = {}  # positions by class and key of the placement
         self.remaining_members: list[int] = []  # positions; not removed
         self.changed_members: list[int] = []  # neither new nor removed
         self.relabeled_members: list[int] = []  # with other labels

@@ -73,7 +73,7 @@ class HubProblem(Exception):
 
     def __init__(self, message: str, *, is_temporary: bool = False) -> None:
         super().__init__(message)
-        self.is_temporary = is_temporary
+        self.is_temporary = is_temporary  # a later request may succeed
 
 
 class HubLocation(Struct, frozen=True):

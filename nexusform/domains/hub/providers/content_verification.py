@@ -141,8 +141,7 @@ class ContentVerifier:
         snapshots = [*recorded[-1:], *self._get_planned_resources().snapshots][-2:]  # the latest two
         if len(snapshots) < 2:
             return 0  # no previous one
-        pairs = [{(item.title, compute_body_hash(item)) for item in snapshot.objects} for snapshot in snapshots]
-        before, after = pairs
+        before, after = ({(item.title, compute_body_hash(item)) for item in snapshot.objects} for snapshot in snapshots)
         changed_pairs = before ^ after  # a changed object has a pair of title and hash in each
         return len({title for title, _ in changed_pairs})
 

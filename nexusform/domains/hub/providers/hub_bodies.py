@@ -165,9 +165,8 @@ def select_sent_fields(sent: Any, observed: Any) -> Any:
 
 def find_differences(sent: Any, observed: Any, path: Path = ()) -> Iterator[Path]:
     """Yield the paths with an observed value different from the sent one, or missing; fields not sent do not count.
-    Lists of another length differ as a whole. `path` is the place of both values in their objects.
-
-    Of the sent {"a": {"b": 1}} and the observed {"a": {"b": 2}, "c": 3} it is only ("a", "b").
+    Lists of another length differ as a whole. `path` is the place of both values in their objects. Of the sent
+    {"a": {"b": 1}} and the observed {"a": {"b": 2}, "c": 3} it is only ("a", "b").
     """
     if isinstance(sent, Mapping) and isinstance(observed, Mapping):
         for name, value in sent.items():

@@ -145,11 +145,12 @@ def _read_object(
     if len(bodies) < len(hub_objects) or _has_differences(managed):
         attributes = build_observed_attributes(key.type, recorded, hub_objects, bodies)
     note = build_hub_record(key.type, managed, options.manager, request.private_note)
-    pending_work = describe_pending_work(key.type, bodies[0])
     if key.type in PLACEMENT_TYPES:
         attributes, pending_work = _read_observed_placement(reader, request, bodies[0], attributes, findings)
-    if key.type in OVERRIDE_TYPES and (request.planned is not None or request.unfinished_change):
+    elif key.type in OVERRIDE_TYPES and (request.planned is not None or request.unfinished_change):
         _, pending_work = OverrideRollout(reader.hub, key.type, recorded, is_deleted=False).check_progress()
+    else:  # "" unless it is a run or an eviction
+        pending_work = describe_pending_work(key.type, bodies[0])
     unfinished_note = build_unfinished_note(request, hub_objects[0].title, pending_work)  # {} without an unfinished one
     reported_work = "" if unfinished_note else pending_work  # the note describes it already
     _add_deletion_and_pending_work_findings(findings, request, managed, reported_work)

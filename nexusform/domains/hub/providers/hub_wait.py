@@ -192,6 +192,7 @@ class HubWaiter(Struct, frozen=True):
         """Wait until the placement of a run or an eviction exists and is scheduled: an early run fails permanently."""
 
         def check_scheduling(elapsed: float) -> tuple[bool, str]:
+            """Return whether the placement is scheduled, and else why not."""
             placement_objects = read_placement_objects(self.hub, kind, namespace, name)
             if placement_objects is None:
                 if elapsed > _PLACEMENT_TIMEOUT:
@@ -224,7 +225,7 @@ class HubWaiter(Struct, frozen=True):
             return not blockers, format_first_items(blockers, _MAX_NAMES)
 
         def count_changes() -> int | None:
-            return self.cache.count_changes(path) if is_present else None
+            return self.cache.count_changes(path) if is_present else None  # None: nothing left to watch
 
         self.wait_until(check_removal, f"The deletion of {kind} {name}", count_changes)
 
@@ -294,6 +295,7 @@ class HubWaiter(Struct, frozen=True):
         reason = ""
 
         def check_eviction(_elapsed: float) -> tuple[bool, str]:
+            """Return whether the eviction is completed, and pending work; set `reason`."""
             nonlocal reason
             body = self.hub.get(path)
             if body is None:

@@ -275,4 +275,4 @@ def has_scheduling_decision(prior: Bindings, planned: Bindings) -> bool:
 
 def _format_scores(scores: tuple[Any, ...]) -> str:
     names = ("affinity score", "spread score")
-    return ", ".join(f"{name} {score}" for name, score in zip(names, scores, strict=False))
+    return ", ".join(f"{name} {score}" for name, score in zip(names, scores, strict=False))  # affinity alone, or both
