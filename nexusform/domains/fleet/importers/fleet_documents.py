@@ -121,7 +121,7 @@ class FleetDocument(Struct, frozen=True):
         parents = [path[:length] for length in range(len(path) + 1)]  # from the whole spec, (), to the argument itself
         if not self.reported_paths.isdisjoint(parents):
             return True
-        if len(path) <= 1:
+        if len(path) <= 1:  # rules about a top-level argument are checked in spite of errors inside
             return False
         return any(reported[: len(path)] == path for reported in self.reported_paths)
 

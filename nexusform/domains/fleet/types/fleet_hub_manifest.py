@@ -245,8 +245,8 @@ def find_secret_paths(attributes: Mapping[str, Any]) -> tuple[Path, ...]:
 
 
 def build_hub_objects(attributes: Mapping[str, Any]) -> HubObjects:
-    """Return the objects and their cluster. State has no text of a write-only body, so each object gets the version of
-    the body: another version makes it another object, and a rollout starts.
+    """Return the objects and their cluster. Objects of a write-only body, with only names and labels in state, get the
+    version of the body as a field: a new version is a change of the object, and starts a rollout.
     """
     manifests = _read_manifests(attributes).manifests
     version = attributes.get(_VERSION)

@@ -259,6 +259,7 @@ def read_imported_arguments(type_name: str, body: Mapping[str, Any]) -> dict[str
     _remove_hub_defaults(schema, arguments)
     for name, block in schema.blocks.items():
         is_single_block = block.nesting is not Nesting.LIST
+        # A policy with defaults only is kept: its snapshot has another hash than without a policy.
         if is_single_block and name != "policy" and _has_defaults_only(block, arguments.get(name)):
             arguments[name] = None
     return arguments

@@ -383,7 +383,7 @@ def _read_needed_objects(hub: HubClient, placement: Values, planned: Values) -> 
 
 
 def _is_status_sufficient(placement: Values, planned: Values) -> bool:
-    """Return True if status and bindings suffice: without staged runs, and if status and plan name snapshots."""
+    """Return True if status and bindings show the progress: without staged runs, if status and plan name snapshots."""
     requirements = (
         planned,
         has_been_scheduled(placement),

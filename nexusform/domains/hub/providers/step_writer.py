@@ -476,7 +476,7 @@ class HubStepWriter(Struct, frozen=True):
 
 
 def is_switching_to_external(sent_body: Values, existing: Values) -> bool:
-    """Return True if a placement changes to staged runs while its rolling update settings still exist."""
+    """Return True if a placement changes from rolling updates to staged runs."""
     is_placement = sent_body.get("kind") in ("ClusterResourcePlacement", "ResourcePlacement")
     return is_placement and has_external_rollout(sent_body) and not has_external_rollout(existing)
 
