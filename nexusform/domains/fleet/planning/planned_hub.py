@@ -200,7 +200,7 @@ class PlannedHub(Struct, dict=True):
         if objects.cluster_id:
             self.direct_objects.setdefault(objects.cluster_id, []).append((instance, objects.manifests))
         else:
-            deleting = find_deleting_objects(instance)  # by path; the hub selects none of them
+            deleting = find_deleting_objects(instance)  # GROUP/KIND/NAMESPACE/NAME; the hub selects none of them
             kept = tuple(m for m in objects.manifests if "/".join(get_object_identity(m)) not in deleting)
             if instance.is_replaced or not self.observed.objects:  # re-created, or no hub was observed
                 self.manifests += kept

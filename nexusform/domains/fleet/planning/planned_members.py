@@ -151,8 +151,6 @@ def record_processed_members(members: Iterable[FleetMemberState], instances: Map
             continue
         if member.previous is not None:
             continue  # it keeps its record, so its change is found again
-        # A new or re-created member. If it left before, some of the excluded placements have not processed that.
-        unnotified = sorted(member.unnotified_placements.intersection(excluded))
-        if member.is_rejoining:  # re-created by this plan: none of them processes that it leaves
-            unnotified = excluded
+        # A new member. If one of its name left, now (`is_rejoining`) or before, excluded placements do not know it yet.
+        unnotified = excluded if member.is_rejoining else sorted(member.unnotified_placements.intersection(excluded))
         instance.private = {**UNPROCESSED, UNNOTIFIED_PLACEMENTS: unnotified} if unnotified else UNPROCESSED

@@ -168,7 +168,7 @@ def find_selector_problem(placement: FleetPlacement, hub: HubIndex) -> ResourceS
 
 
 def _build_duplicate_problem(number: int, manifest: Manifest) -> ResourceSelectorProblem:
-    """Build the problem of the selector `number` if it selects an object again."""
+    """Build the problem of the selector `number`: it selects an object again."""
     identifier = (  # as printed by Go
         f"{{Group:{manifest.group} Version:{manifest.version} Kind:{manifest.kind} Name:{manifest.name} "
         f"Namespace:{manifest.namespace} Envelope:<nil>}}"

@@ -100,11 +100,13 @@ def _is_selection_changed(spec: PlacementSpec, manifests: Sequence[Manifest], hu
 
 
 def _select_observed_objects(spec: PlacementSpec, hub: PlannedHub) -> tuple[Manifest, ...]:
-    """Return the selected objects in the latest snapshot on a hub, if the plan has none; () if it removes them."""
+    """Return the objects selected in the latest snapshot on a hub: neither plan nor state has them. Return () without
+    such a snapshot, or if state has selected objects: this plan removes them.
+    """
     snapshots = spec.observed_attributes.get("resource_snapshots")
     previous = spec.previous_configuration
     if not snapshots or (previous is not None and select_resources(previous, hub.prior_object_index)):
-        return ()  # not observed, or selected from state before, so the plan removes them
+        return ()
     objects = build_manifests(map(json.decode, snapshots[-1]["objects"]))
     return select_resources(spec.configuration, HubIndex(objects))
 

@@ -129,8 +129,8 @@ def _build_blocked_run_problems(progress: StagedRunOutcome, failures: dict[str, 
 
 
 def _find_changed_clusters(placement: PlacementPlan, context: _StagedRunInput, clusters: set[str]) -> Iterator[str]:
-    """Yield the clusters with a binding changed by a run. A binding stays as it is, with the message of an earlier run,
-    if its state, resource snapshot, overrides and apply strategy are those of this run already.
+    """Yield the `clusters` with a binding changed by a run. A binding stays as it is, with the message of an earlier
+    run, if its state, resource snapshot, overrides and apply strategy are those of this run already.
     """
     prior = index_by_cluster(placement.spec.prior_bindings)
     changed_before = placement.rollout.clusters | placement.released_clusters | placement.clusters_with_unknown_rollout
@@ -359,7 +359,7 @@ def _lock_resources_of_run(placement: PlacementPlan, context: _StagedRunInput) -
     snapshot, labels = context.snapshot, placement.selection.clusters.labels
     renderers: dict[tuple[int, ...], ClusterRenderer] = {}  # by positions of overrides
     for cluster in context.plan.updated_clusters:
-        positions = context.picked.get(cluster, ())
+        positions = context.picked.get(cluster, ())  # of its overrides in `context.overrides`
         if positions not in renderers:
             cluster_overrides = tuple(context.overrides[position] for position in positions)
             renderers[positions] = ClusterRenderer(snapshot.objects, cluster_overrides, labels)

@@ -220,7 +220,8 @@ def _format_scheduling_result(cluster: ClusterExplanation) -> str:
         return "picked"
     if rejection_text:
         return rejection_text
-    return "outscored" if cluster.margin is not None else "passes"  # passes the rules, but nothing is picked now
+    # A margin compares the scores with a pick. Without picks now, the cluster only passes the rules.
+    return "outscored" if cluster.margin is not None else "passes"
 
 
 def _build_verdict_section(cluster: ClusterExplanation, explanation: PlacementExplanation) -> Section:

@@ -137,7 +137,7 @@ class HubClient:
         self._send_slots = Semaphore(_MAX_CONCURRENT)
         self._webhook_failed_at: float | None = None  # start of webhook timeouts in dry runs
         self._has_answered = False
-        self._step = local()  # for the step of each thread: report of silence, and deadline of retries
+        self._step = local()  # of each thread: the deadline of retries, and a function to report a silent hub
         self.clock_skew = 0.0  # seconds of the local clock ahead of the hub's
         self._sends_date = False  # True: its responses have a Date header
         self.is_closed = False

@@ -263,7 +263,7 @@ def find_object(
     reject_tool_managed_object(options, body, "import")
     attributes: dict[str, Any] = {"id": object_id, "name": name}
     if resource_type == MEMBER_TYPE:
-        name_label = "kubernetes-fleet.io/member-name"
+        name_label = "kubernetes-fleet.io/member-name"  # added by the hub
         labels = {label: value for label, value in get_labels(body).items() if label != name_label}
         attributes |= {"labels": labels or None, "taint": read_member_taints(body), "health": "Healthy"}
     else:
@@ -274,7 +274,7 @@ def find_object(
         placement = read_created_objects(hub, body, kind, namespace, name)
         attributes |= _build_placement_attributes(placement, object_id, hub.list_objects(_EVICTION_COLLECTION))
         attributes["bindings"] = build_observed_bindings(placement)
-    return ObjectKey(resource_type, object_id, creation=0), attributes
+    return ObjectKey(resource_type, object_id, creation=0), attributes  # 0: not numbered yet
 
 
 def find_manifest(
@@ -310,7 +310,7 @@ def find_manifest(
     if _has_differences(zip(hub_objects, existing, strict=True)):
         attributes = build_observed_attributes(resource_type, attributes, hub_objects, existing)
     object_id = manifest_type.build_id(arguments)
-    return ObjectKey(resource_type, object_id, creation=0), {**attributes, "id": object_id}
+    return ObjectKey(resource_type, object_id, creation=0), {**attributes, "id": object_id}  # 0: not numbered yet
 
 
 class _HubObjectReader:

@@ -270,7 +270,7 @@ class HubWaiter(Struct, frozen=True):
 
     def wait_for_rescheduling(self, name: str, former_count: int) -> None:
         """Wait until a placement is rolled out again after an eviction, or its rollout is blocked. Wait for the former
-        number of clusters only for a while: the hub may have no other cluster. Return as well after a timeout.
+        number of clusters only for a while: the hub may have no other cluster. A timeout is no error.
         """
         kind = "ClusterResourcePlacement"
 

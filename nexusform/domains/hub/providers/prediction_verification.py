@@ -76,8 +76,8 @@ class VerificationResult(Struct, frozen=True):
     not_verified: str = ""
 
     def add_wrong_content(self, clusters: Iterable[str], index: int, difference: str) -> VerificationResult:
-        """Return the result with clusters at a resource snapshot with other objects than predicted. Clusters
-        with the predicted content do not count, since there was no decision to predict.
+        """Return the result with wrong predictions of these clusters: at the resource snapshot `index`, but with other
+        objects (`difference`). Clusters with the predicted content do not count: there was no decision to predict.
         """
         subject = CONTENT_PREDICTION
         states = (f"at resource snapshot {index}", "there with other content")  # predicted and observed

@@ -124,7 +124,7 @@ def _read_hub_objects_to_import(
     options = HubOptions(
         manager="nexusform", validate_changes="off", is_read_only=True, timeout=1.0, takes_ownership=takes_ownership
     )
-    provider = FleetHubProvider(NAME, connection, options)
+    provider = FleetHubProvider(NAME, connection, options)  # for reads only: no timeout or dry run matters
     check = check_identities({PROVIDER: provider}, state, state.providers, location.allow_other_hub)
     if has_errors(check.diagnostics):
         return hub.server, {}, check.diagnostics

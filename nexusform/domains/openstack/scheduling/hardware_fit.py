@@ -116,14 +116,14 @@ def fit_numa_cells(
     fit_devices: Callable[[Sequence[int]], bool] | None = None,
     attempts: int = 1,
 ) -> list[GuestCell] | None:
-    """Return the cells of the VM with their host cells, None if they do not fit. `fit_devices` checks the PCI devices
-    of the VM near host cells (None: a VM without devices). Nova tries once for each allocation candidate of the host,
-    `attempts` times. Each attempt begins with the ids of the VM's cells as left by the previous one.
+    """Return the cells of the VM with their host cells, None if they do not fit. `devices_by_cell` counts the free PCI
+    devices near each host cell (None: near none). `fit_devices` checks those of the VM (None: it has none). Nova tries
+    `attempts` times, once for each allocation candidate of the host, and the VM's cells keep their ids in between.
     """
     if len(cells) < len(request.cells):
         return None  # each cell of the VM needs its own host cell
     ordered = _sort_host_cells(cells, request, devices_by_cell, has_devices=fit_devices is not None)
-    guests = [  # each with its number as id, until it fits on a host cell
+    guests = [  # with their numbers as ids at first; a fitting one gets the id of its host cell
         GuestCell(
             id=number,
             vcpus=cell.vcpus,
@@ -254,7 +254,7 @@ def _list_pin_choices(
     threads_per_core = max(map(len, cell.siblings), default=1)
     layouts: Iterable[tuple[int, int]]  # threads to take per core, and the free ones that the core must have
     if thread_policy == ISOLATE:
-        # With several threads per core, only in a cell where the dedicated CPUs are the shared ones.
+        # As in Nova, with several threads per core only in a cell with the same CPUs as dedicated and shared ones.
         can_isolate = threads_per_core == 1 or cell.dedicated == cell.shared
         layouts = [(1, threads_per_core)] if can_isolate and count else []
     else:
