@@ -195,8 +195,8 @@ def _iterate_with_envelope(manifests: Iterable[Manifest]) -> Iterator[tuple[Mani
 
 
 def _truncate_message(problem: str, manifest: Manifest, envelope: Manifest) -> str:
-    """Return a hub's message about a failure inside an envelope. The hub removes as many bytes from the front
-    as the final error has. Source: seen on a running hub; KubeFleet pkg/controllers/workgenerator,
+    """Return a hub's message about a failure inside an envelope. A hub cuts off its beginning: as many bytes as
+    the error at its end has. Source: seen on a running hub; KubeFleet pkg/controllers/workgenerator,
     envelope.go and controller.go.
     """
     envelope_name = format_object_key(envelope.namespace, envelope.name)

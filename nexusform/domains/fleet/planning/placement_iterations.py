@@ -138,6 +138,7 @@ def _plan_rejoining_members(
         placements = [placement for placement in placements if placement.address in unnotified]
     for name in rejoining:
         members[name].planned = None  # left, until restored below
+    # With edits: the first iteration also queues placements changed by this plan.
     iterations = _plan_until_stable(placements, members, pods, previous_members, iterations, has_edits=True)
     for placement in placements:
         _release_members(placement, rejoining.keys())

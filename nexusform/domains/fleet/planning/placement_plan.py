@@ -350,12 +350,13 @@ class PlacementPlan(Struct):
 
     @property
     def previously_failed_clusters(self) -> frozenset[str]:
-        """Clusters with permanent failures before this plan. If the apply strategy changes, those still valid then."""
+        """Clusters with permanent failures before this plan: of overrides, or of applying, observed or configured.
+        A changed apply strategy takes effect at once, and ends apply failures if it only reports differences.
+        """
         previous, is_changed = self.spec.previous_configuration, self.spec.apply_strategy_changed
-        # A changed apply strategy takes effect at once.
         effective = self.spec.configuration if is_changed or previous is None else previous
         failed = self.current.applied.failed_clusters | self._find_observed_clusters({OVERRIDE_FAILED})
-        if not (is_changed and effective.is_report_only):  # a switch to reporting differences ends apply failures
+        if not (is_changed and effective.is_report_only):
             failed |= self._find_observed_clusters({FAILED})
         if not effective.is_report_only:
             failed |= self.selection.clusters.failing  # as configured

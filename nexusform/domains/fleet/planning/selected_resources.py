@@ -308,7 +308,7 @@ def record_cluster_resources(placement: PlacementPlan, serial: int) -> None:
     clusters = [binding.cluster for binding in placement.bindings]
     _prior, new_clusters = split_clusters(clusters, prior_clusters)
     pick_triggers = [(cluster, str(placement.scheduling.pick_triggers.get(cluster, ""))) for cluster in new_clusters]
-    # Of the prior note, only the triggers and the hub record are kept.
+    # Of the prior note, only the triggers and the hub record are kept. Triggers of clusters have the form of VMs'.
     prior_placed = {PLACED_KEY: prior_note[PLACED_KEY]} if PLACED_KEY in prior_note else None
     hub_record = {ON_HUB: prior_note[ON_HUB]} if ON_HUB in prior_note else {}
     placed_note = record_vm_placements(prior_placed, pick_triggers, clusters, serial) or {}

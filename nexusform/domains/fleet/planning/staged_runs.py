@@ -156,14 +156,14 @@ def _read_run_record(instance: Instance, run: FleetUpdateRun, hub: PlannedHub) -
     recorded = convert(instance.prior_note, RunRecord)
     if observed is None:
         return recorded
-    by_cluster = get_mapping(hub.observed.run_overrides, run.build_key(run.name))
-    names = sorted({*chain.from_iterable(by_cluster.values())})
+    names_by_cluster = get_mapping(hub.observed.run_overrides, run.build_key(run.name))  # of override snapshots
+    names = sorted({*chain.from_iterable(names_by_cluster.values())})
     if not hub.observed.overrides.keys() >= set(names):
         # Some snapshots were not captured; use those recorded in state.
         return replace(observed, overrides=recorded.overrides, picked=recorded.picked)
     overrides = tuple(hub.observed.overrides[name] for name in names)
     position_of = {name: position for position, name in enumerate(names)}  # in `overrides`
-    picked = {cluster: tuple(position_of[name] for name in snapshots) for cluster, snapshots in by_cluster.items()}
+    picked = {cluster: tuple(position_of[name] for name in picks) for cluster, picks in names_by_cluster.items()}
     return replace(observed, overrides=overrides, picked=picked)
 
 

@@ -81,7 +81,7 @@ class _RolloutInputs(Struct, frozen=True):
 
 
 def _has_new_namespace_of_override(changed: _ChangedInstance, override: FleetOverride) -> bool:
-    """Return True if a change of a manifest adds the namespace of an override: the manifest is new, or has it now."""
+    """Return True if a changed manifest adds the namespace of an override: it is new, or did not have it before."""
     namespace = ObjectIdentity("", "Namespace", "", override.namespace)
     if changed.instance.is_removed or namespace not in changed.identities:
         return False

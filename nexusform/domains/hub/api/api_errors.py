@@ -48,7 +48,6 @@ class ApiErrorKind(StrEnum):
     OTHER = "other"
 
 
-# Kinds of errors that the status alone determines.
 _KINDS_BY_STATUS: Final[Mapping[int, ApiErrorKind]] = {
     401: ApiErrorKind.UNAUTHENTICATED,
     410: ApiErrorKind.EXPIRED,

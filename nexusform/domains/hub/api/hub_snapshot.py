@@ -36,7 +36,7 @@ ObjectKey = tuple[str, str, str, str]  # group, kind, namespace and name
 
 def read_hub_snapshot(arguments: Mapping[str, Any], trust: KubeconfigTrust) -> str:
     """Return the objects of a hub as JSON, and those selected by placements (`selectors`). Raises ExternalQueryProblem.
-    Times are by the hub's clock, `clock_skew` is in seconds. `heartbeat_age` is 0 unless the hub sends no clock.
+    `clock_skew`: seconds of the local clock ahead of the hub's. `heartbeat_age` is 0 unless the hub sends no clock.
     Without permission, `optional` kinds of the arguments are in `skipped`, and selected kinds in `unlisted`.
     """
     try:

@@ -81,7 +81,7 @@ class ContentVerifier:
         the rollout is complete. Staged runs have checks of their own.
         """
         resources, latest_index = self._get_planned_resources(), final.latest_snapshot
-        is_rolled_out = not final.message and not self._is_run_managed
+        is_rolled_out = not final.message and not self._is_run_managed  # "": nothing is pending
         has_overrides = any(rendered.digest for rendered in resources.on_cluster.values())
         if is_rolled_out and latest_index is not None and has_overrides:
             placement = get_identity(self._step.key.type, self._planned)[1:]  # namespace and name
@@ -96,9 +96,8 @@ class ContentVerifier:
         return verification.add_wrong_content(wrong_clusters, index, difference)
 
     def report_renumbered_snapshots(self, final: PlacementProgress) -> tuple[Path, ...]:
-        """Report if the hub has taken several resource snapshots of the changes, but the plan predicted one. Clusters
-        then have the planned objects under a higher number. Return the paths of these numbers: they are no wrong
-        predictions.
+        """Report if the hub has taken several resource snapshots of the changes, not the predicted one. Clusters then
+        have the planned objects under a higher number. Return the paths of these acceptable numbers.
         """
         index = self._find_index_to_verify(final)
         if index is None or self._find_snapshot_difference(index) != "":
@@ -179,7 +178,9 @@ class ContentVerifier:
     def _verify_works(
         self, verification: VerificationResult, resources: AppliedResources, index: int, placement: tuple[str, str]
     ) -> VerificationResult:
-        """Return `verification` with missing Works, and with Works of other objects than planned (`resources`)."""
+        """Return `verification` with missing Works, and with Works of other objects than planned (`resources`).
+        `index` is that of the latest resource snapshot, and `placement` its (namespace, name).
+        """
         works = list_works(self._hub, *placement)
         verification = replace(verification, not_verified=describe_missing_works(resources, works))
         for cluster, difference in find_wrong_works(resources, works or ()):

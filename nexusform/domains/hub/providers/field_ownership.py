@@ -117,8 +117,7 @@ def find_foreign_fields(existing: Body, manager: str) -> dict[Path, str]:
 
 def _list_owned_paths(fields: Body, parent: tuple[str, ...] = ()) -> Iterator[Path]:
     """Yield the paths of fields owned as a whole, and of lists with owned elements. `fields` are a part of
-    managedFields: {"f:spec": {"f:policy": {}}} owns ("spec", "policy"). Names of list elements begin with `k:` or `v:`,
-    not with `f:`.
+    managedFields: {"f:spec": {"f:policy": {}}} owns ("spec", "policy"). List elements have names with `k:` or `v:`.
     """
     if parent and not fields:
         yield parent

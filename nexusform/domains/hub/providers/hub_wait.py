@@ -328,7 +328,9 @@ def read_eviction_result(body: Mapping[str, Any]) -> tuple[bool, str]:
 def _determine_progress(
     placement_objects: ObservedPlacementObjects, planned: Values, failing: AbstractSet[str]
 ) -> PlacementProgress:
-    """Return the progress of a placement. A blocked rollout counts as done, since it does not continue."""
+    """Return the progress of a placement. A blocked rollout counts as done, since it does not continue. `planned`:
+    the predicted bindings; `failing`: the messages about predicted failures.
+    """
     is_run_managed = has_external_rollout(placement_objects.placement)
     progress = check_placement_progress(placement_objects, planned, is_external=is_run_managed, failing=failing)
     if progress.is_done or not progress.is_decided:

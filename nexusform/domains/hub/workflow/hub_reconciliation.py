@@ -26,7 +26,6 @@ from nexusform.workflow.runs.run import Run, RunCallbacks, begin_run, build_base
 from nexusform.workflow.runs.state_locking import LockOptions
 
 NO_HUB = "no-reconcilable-hub"
-# Fields of a binding compared with a hub.
 _COMPARED_FIELDS = ("state", "resource_snapshot", "affinity_score", "topology_spread_score")
 Bindings = Mapping[str, Mapping[str, object]]
 
