@@ -338,7 +338,7 @@ def _list_clusters_with_capacity(placement: PlacementPlan, outcome: FleetOutcome
 
 def _suggest_affinity_exclusions(rows: Iterable[Feasibility], outcome: FleetOutcome) -> Iterator[ProposedFix]:
     """Yield a proposal per PickAll or existing PickN placement: a required cluster affinity leaving out its clusters
-    with waiting pods. A new PickN gets a PickFixed policy instead.
+    with waiting pods. None for a new PickN: it may become a PickFixed instead.
     """
     selected = [row for row in rows if row.is_selected]
     for address, group in group_by(selected, lambda row: row.placement).items():

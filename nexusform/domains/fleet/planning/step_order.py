@@ -349,12 +349,14 @@ class _RolloutIndex:
 
     def _build_rollout_inputs(self, key: str, placement: PlacementPlan) -> _RolloutInputs:
         """Build the inputs of a placement from its selections before and after the plan."""
-        previous = placement.spec.previous_configuration or placement.spec.configuration
+        configuration = placement.spec.configuration
+        previous = placement.spec.previous_configuration or configuration
         prior_manifests = select_resources(previous, self._hub.prior_object_index)
         manifests = tuple(expand_envelopes((*placement.selection.manifests, *prior_manifests)))
         overrides = () if placement.spec.is_external else self._overrides  # staged runs wait for overrides themselves
         positions = frozenset(position for position, override in overrides if is_any_affected(override, manifests))
-        objects_in_state = select_resources(placement.spec.configuration, self._hub.prior_object_index)
+        # Objects selected by the configuration of this plan, as they are in state.
+        objects_in_state = select_resources(configuration, self._hub.prior_object_index)
         return _RolloutInputs(
             key,
             identities=frozenset(map(get_object_identity, manifests)),

@@ -188,7 +188,7 @@ class PredictionVerifier(Struct, frozen=True):
             compared_clusters |= {*self.current_figures, *observed}
         picks = self._verify_picks(name, compared_clusters, predicted, observed)
         # Predicted and observed binding of each cluster picked in both.
-        pairs = {name: (predicted_bindings[name], observed_bindings[name]) for name in sorted(predicted & observed)}
+        pairs = {key: (predicted_bindings[key], observed_bindings[key]) for key in sorted(predicted & observed)}
         scores = self._verify_scores(pairs, chance=1 / max(len(compared_clusters), 1))
         return VerificationResult(
             predictions=picks.predictions + scores.predictions,

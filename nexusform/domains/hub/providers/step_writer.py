@@ -341,8 +341,8 @@ class HubStepWriter(Struct, frozen=True):
         return ChangeResult(planned, note=note)
 
     def _wait_for_placement(self, written: Sequence[ExistingObject], note: Values) -> ChangeResult:
-        """Wait until the hub has rolled out a placement; return it with the observed bindings, and verify the plan's
-        predictions. `note` is the record of the written object, {} if nothing was written.
+        """Wait until a placement is rolled out; return it with the observed bindings and the verified predictions.
+        `note` is the record of the written object, {} without one. `decision`: the progress when clusters were picked.
         """
         planned = self._planned
         identity = get_identity(self._type_name, planned)

@@ -79,7 +79,7 @@ ImportedObjects = dict[Address, tuple[str, Mapping[str, Any]]]
 
 
 def import_hub(
-    location: CommandContext, _named: str, path: str, locking: LockOptions, notices: RunCallbacks
+    location: CommandContext, _source_name: str, path: str, locking: LockOptions, notices: RunCallbacks
 ) -> ImportResult:
     """Import the objects of a hub missing in state, and write their file `path`; on errors nothing is written."""
     rejection = check_generated_path(path)
