@@ -281,7 +281,7 @@ def build_rolling_timeline(placement: PlacementPlan) -> Rollout | None:
 
 
 def _build_wave_steps(waves: Sequence[RolloutWave], failing: frozenset[str]) -> Iterator[RolloutStep]:
-    """Yield the steps of every wave: delete, update, wait. Updates of `failing` clusters are a blocked step apart."""
+    """Yield the steps of every wave: delete, update, wait. Updates of `failing` clusters are another, blocked step."""
     start_seconds: float = 0
     waits_for = ""  # the wait after the previous wave
     for number, wave in enumerate(waves, 1):

@@ -153,7 +153,7 @@ def build_fleet_type(
 ) -> ResourceType:
     """Build a resource type of the fleet API. `read(attributes, arguments)` returns its object, and `findings(object,
     arguments)` its problems. `values` are attributes outside the manifest. Objects of `concurrent_types` wait for those
-    of this type, such as a run for its approval: both start together.
+    of this type, such as a run for its approval: both start together. Types of a lower `phase` are planned first.
     """
     schema = BlockSchema(
         {

@@ -72,7 +72,7 @@ def build_placement_type(name: str, kind: str, description: str, *, is_namespace
         read=read_placement,
         findings=partial(_check_placement, is_namespaced=is_namespaced),
         values=PLACEMENT_VALUES,
-        phase=6,
+        phase=6,  # planned after the other fleet types (5)
     )
     return replace(
         placement, kind=PlanningKind.PLACEMENT, placement_kinds=(BINDING, POD), list_applied_objects=_index_by_cluster

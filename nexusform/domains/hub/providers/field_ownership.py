@@ -247,12 +247,12 @@ def describe_foreign_fields(type_name: str, existing: Iterable[ExistingObject], 
 
 def _has_non_default_value(type_name: str, body: Body, path: Path) -> bool:
     """Return True if a field differs from its default, or if the defaults of its kind are unknown."""
-    fleet_object = RESOURCE_TYPES[type_name].build_fleet_object
-    if type_name == MANIFEST_TYPE or fleet_object is None:
+    build_object = RESOURCE_TYPES[type_name].build_fleet_object
+    if type_name == MANIFEST_TYPE or build_object is None:
         return True  # its defaults are unknown
     identity = {"name": "any", "namespace": "any"}  # needed to build an object
     arguments = _convert_spec_to_arguments(type_name, _select_spec_paths(body, [path]))
-    return bool(fleet_object({**identity, **arguments}) != fleet_object(identity))
+    return bool(build_object({**identity, **arguments}) != build_object(identity))
 
 
 def _convert_spec_to_arguments(type_name: str, spec: Body) -> dict[str, Any]:

@@ -265,7 +265,7 @@ def find_object(
     if resource_type == MEMBER_TYPE:
         name_label = "kubernetes-fleet.io/member-name"  # added by the hub
         labels = {label: value for label, value in get_labels(body).items() if label != name_label}
-        attributes |= {"labels": labels or None, "taint": read_member_taints(body), "health": "Healthy"}
+        attributes |= {"labels": labels or None, "taint": read_member_taints(body), "health": "Healthy"}  # by default
     else:
         attributes |= read_imported_arguments(resource_type, body)
     if namespace:

@@ -108,7 +108,7 @@ def _reconcile_hub_placements(run: Run) -> HubReconciliation:
     request = replace(
         build_base_request(run.project, run.stored),
         refreshed_objects=dict(observed_states),
-        samples=0,  # no certainty of VMs
+        samples=0,  # the certainty of VM placements is not estimated
         includes_remedies=False,
     )
     rules = make_plan(request).plan.separation_verdicts

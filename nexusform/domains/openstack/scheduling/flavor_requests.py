@@ -141,7 +141,7 @@ def _parse(flavor: Flavor, aliases: Mapping[str, PciDeviceAlias], image: Mapping
         devices=devices,
         dedicated_vcpus=dedicated + numa.emulator_cpus,
         emulator_vcpus=numa.emulator_cpus,
-        fallback_vcpus=dedicated if numa.cpu_policy == DEDICATED else 0,  # as VCPU; Nova has none for MIXED
+        fallback_vcpus=dedicated if numa.cpu_policy == DEDICATED else 0,  # VCPU on hosts without PCPU; none for MIXED
         traits=frozenset(traits),
         unknown_alias=next((name for name, _ in counts if name not in aliases), ""),
     )

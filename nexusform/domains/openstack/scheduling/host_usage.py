@@ -164,7 +164,7 @@ class UsageTable:
                     dedicated_vcpus=usage.dedicated_vcpus + server.dedicated_vcpus,
                     emulator_vcpus=usage.emulator_vcpus + server.emulator_vcpus,
                 )
-            else:
+            else:  # not on the host any more
                 usage = self._subtract_server(usage, server)  # from cells and pools
         for record in records[1:]:
             if record not in present:

@@ -303,7 +303,7 @@ def _build_flavor_filter(rules: _NovaRules) -> DemandFilter:
         select_input=lambda demand: (demand.sku, demand.constraints.image),
         build_check=build_check,
         describe_shortage=describe_shortage,
-        line="  flavor",
+        line="  flavor",  # label in the explanation of a placement
     )
 
 
@@ -452,7 +452,7 @@ class NovaSite(NamedTuple):
                 request.emulator_vcpus,
                 convert_to_gib(flavor.memory_mib),
                 flavor.disk_gib,
-                record=name if request.needs_host_details else "",
+                record=name if request.needs_host_details else "",  # "": uses no NUMA cells, CPUs or devices to count
                 dedicated_vcpus=request.dedicated_vcpus,
             )
         return skus
