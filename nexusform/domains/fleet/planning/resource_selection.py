@@ -146,6 +146,7 @@ def find_selector_problem(placement: FleetPlacement, hub: HubIndex) -> ResourceS
     # The namespace of selected namespaced objects: of the placement, or of its selector of a namespace with only
     # selected objects (`WITH_SELECTED`); "" without such a selector.
     content_namespace = placement.namespace or next(with_selected, "")
+    unique_index = hub.unique_index  # each object once, even if several manifests define it
     selected_keys: set[ObjectKey] = set()
     for number, selector in enumerate(placement.selectors):
         is_namespace = selector.is_namespace and not placement.namespace
@@ -157,9 +158,9 @@ def find_selector_problem(placement: FleetPlacement, hub: HubIndex) -> ResourceS
             )
             advice = "A placement cannot select the namespaces default, kube-* and fleet-*."
             return ResourceSelectorProblem(number, text, advice)
-        manifests = hub.unique_index.select_objects(selector, {placement.namespace, content_namespace})
+        manifests = unique_index.select_objects(selector, {placement.namespace, content_namespace})
         if includes_content:
-            manifests += hub.unique_index.list_namespaced(collect_namespace_names(manifests))
+            manifests += unique_index.list_namespaced(collect_namespace_names(manifests))
         for manifest in manifests:
             if manifest.identity in selected_keys:
                 return _build_duplicate_problem(number, manifest)

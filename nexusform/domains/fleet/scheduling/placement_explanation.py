@@ -363,7 +363,7 @@ def _explain_pick_fixed_placement(
             rejection = Rejection(name, "cluster_names", "the policy does not name this cluster")
             rows.append(ClusterExplanation(name, binding, is_picked=False, rejections=(rejection,)))
         elif decision.is_selected:
-            is_bound, reason = name in bound, decision.reason
+            is_bound, reason = name in bound, decision.reason  # a bound cluster stays: it is not picked again
             row = ClusterExplanation(name, binding, is_picked=not is_bound, reported_reason=reason, is_bound=is_bound)
             rows.append(row)
         else:

@@ -239,7 +239,7 @@ class PredictionVerifier(Struct, frozen=True):
             if None in predicted:
                 continue  # not predicted
             is_correct = predicted == observed
-            # A correct score counts only if it was open: an alternative pick, and a score other than 0.
+            # A correct score counts only with an open pick (there were alternatives) and a score other than 0.
             if (cluster in self.open_clusters and any(predicted)) or not is_correct:
                 predictions.append(build_prediction(SCORE_PREDICTION, text="", was_correct=is_correct, chance=chance))
             if not is_correct:
