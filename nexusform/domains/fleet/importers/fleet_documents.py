@@ -89,7 +89,7 @@ class ManifestCorrections:
         wider = "; this widens the selection" if entry.widens else ""
         text = f"{detail.removesuffix('.')}{wider} [{correction}]."
         problem = build_problem(self.file, place, CORRECTED, text, Severity.WARNING)
-        self._problems[entry.widens].append(problem)
+        self._problems[entry.widens].append(problem)  # those widening a selection apart
 
 
 INVALID: Final = "invalid-fleet-manifest"
@@ -294,7 +294,7 @@ class _FleetObjectReader:
             return False
         wrong = f'{part.display_path} is "{ELISION}", a placeholder. Replace it with the value.'
         is_condition = not _CONDITION_FIELDS.isdisjoint(re.split(r"[.\[]", part.api_path))
-        correction = "left-out-condition" if is_condition else "left-out"
+        correction = "left-out-condition" if is_condition else "left-out"  # without a condition, more is selected
         self._apply_correction(correction, part, wrong, f'{part.display_path}: "{ELISION}" counts as absent.')
         return True
 
