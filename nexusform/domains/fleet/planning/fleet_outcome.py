@@ -156,8 +156,8 @@ def compute_final_attributes(placement: PlacementPlan) -> dict[str, Any]:
 
 
 def _find_rolled_out_objects(placement: PlacementPlan) -> tuple[Manifest, ...]:
-    """Return the objects reported as selected: the current selection. With staged runs (strategy External), they are
-    those of the clusters' resource snapshot, if all have the same one and it is known.
+    """Return the objects reported as selected: the current selection. With staged runs (External), it is the content of
+    the clusters' resource snapshot, if all have the same one and it is known.
     """
     snapshot_indexes = {binding.resource_snapshot for binding in placement.bindings}
     if not placement.spec.is_external or len(snapshot_indexes) != 1:

@@ -64,9 +64,9 @@ class FleetPodPredictor(Protocol):
 
 
 def build_member(configuration: FleetMember, cluster: NodeCluster | None, requests: tuple[int, int]) -> Member:
-    """Build a member as reported by the hub. With a cluster (known nodes), derive its properties and resources from the
-    nodes and the `requests` of its pods (thousandths of a CPU, bytes). Configured properties win. Configured resources
-    win only if no cluster id is configured.
+    """Build a member as reported by the hub. With a cluster, its nodes and the `requests` of its pods (thousandths of a
+    CPU, bytes) give its properties and resources. Configured properties win. Configured resources win only if no
+    cluster id is configured.
     """
     properties, resources = configuration.properties, configuration.resources
     if cluster is not None:

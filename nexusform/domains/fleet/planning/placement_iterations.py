@@ -183,20 +183,20 @@ def _plan_until_stable(
     *,
     has_edits: bool,
 ) -> PlacementIterations:
-    """Run iterations until nothing changes. Each one schedules the queued placements, then predicts their pods, and
-    the pods reduce the free resources of members for the next one. Later ones only add bindings, so the loop ends.
+    """Run iterations until nothing changes. Each one schedules the queued placements, then predicts their pods. The
+    pods reduce the free resources of members for the next one. Later ones only add bindings, so the loop ends.
 
     Placements are queued by changes of members since they processed `previous_members`. With `has_edits`, the first
     iteration also queues changed placements, and those with members not processed yet by a hub's scheduler.
     """
     member_list = MemberList(list_planned_members(members))
-    for iteration in range(MAX_ITERATIONS):
+    checks_edits = has_edits
+    for _ in range(MAX_ITERATIONS):
         watched_placements = [
             WatchedPlacement(item.address, item.spec.configuration.placement_type, item.scheduling.is_fulfilled)
             for item in placements
         ]
         changes_by_address = enqueue_placements(previous_members, member_list.members, watched_placements)
-        checks_edits = has_edits and iteration == 0  # edits queue placements once
         has_changed = False
         for number, placement in enumerate(placements, 1):
             iterations.progress(PlanningStage.PLACEMENTS, number, len(placements))
@@ -210,6 +210,7 @@ def _plan_until_stable(
         if not _recompute_member_resource_usage(members, pods):
             break
         member_list = MemberList(list_planned_members(members))
+        checks_edits = False  # edits queue placements once
     return replace(iterations, member_list=member_list)
 
 

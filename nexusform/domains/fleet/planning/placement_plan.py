@@ -410,8 +410,8 @@ class PlacementPlan(Struct):
 
     def _find_outdated_clusters(self, latest: int) -> frozenset[str]:
         """Return the clusters with outdated overrides, if a rollout to the `latest` resource snapshot updates them. It
-        is started by an override naming the placement, a changed strategy, an eviction, a retry by the hub, a new or
-        removed binding, or new resources. Other overrides start no rollout.
+        is started by an override naming the placement, a changed strategy, an eviction or a retry by the hub. A new or
+        removed binding or new resources start it, too. Other overrides start no rollout.
         """
         previous = self.spec.previous_configuration
         has_other_type = previous is not None and previous.strategy != self.spec.configuration.strategy
