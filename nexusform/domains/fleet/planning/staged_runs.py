@@ -129,8 +129,8 @@ def _build_blocked_run_problems(progress: StagedRunOutcome, failures: dict[str, 
 
 
 def _find_changed_clusters(placement: PlacementPlan, context: _StagedRunInput, clusters: set[str]) -> Iterator[str]:
-    """Yield the `clusters` with a binding changed by a run. A binding stays as it is, with the message of an earlier
-    run, if its state, resource snapshot, overrides and apply strategy are those of this run already.
+    """Yield the `clusters` with a binding changed by a run. Others have its state, resource snapshot, overrides and
+    apply strategy already: they keep the message of an earlier run.
     """
     prior = index_by_cluster(placement.spec.prior_bindings)
     changed_before = placement.rollout.clusters | placement.released_clusters | placement.clusters_with_unknown_rollout
@@ -138,7 +138,7 @@ def _find_changed_clusters(placement: PlacementPlan, context: _StagedRunInput, c
         binding, resources = prior.get(cluster), placement.current.applied.on_cluster.get(cluster)
         rendered = placement.snapshot_store.render_cluster(context.snapshot.index, cluster)
         if binding is None or resources is None or rendered is None or cluster in changed_before:
-            yield cluster  # new, or changed before this run
+            yield cluster  # new, unknown, or changed before this run
             continue
         apply_strategy = placement.spec.find_apply_strategy(cluster)
         before = (binding.state, binding.is_deleting, binding.resource_snapshot, resources.overrides, apply_strategy)
