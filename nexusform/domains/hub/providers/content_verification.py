@@ -179,7 +179,7 @@ class ContentVerifier:
         self, verification: VerificationResult, resources: AppliedResources, index: int, placement: tuple[str, str]
     ) -> VerificationResult:
         """Return `verification` with missing Works, and with Works of other objects than planned (`resources`).
-        `index` is that of the latest resource snapshot. `placement`: (namespace, name).
+        `index`: of the latest resource snapshot. `placement`: namespace and name of the placement.
         """
         works = list_works(self._hub, *placement)
         verification = replace(verification, not_verified=describe_missing_works(resources, works))

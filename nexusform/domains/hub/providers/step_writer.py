@@ -342,7 +342,7 @@ class HubStepWriter(Struct, frozen=True):
 
     def _wait_for_placement(self, written: Sequence[ExistingObject], note: Values) -> ChangeResult:
         """Wait until a placement is rolled out; return it with the observed bindings and the verified predictions.
-        `note` is the record of the written object, {} without one. `decision`: the progress when clusters were picked.
+        `note` is the record of the written object, {} without one. `decision`: the progress at the pick of clusters.
         """
         planned = self._planned
         identity = get_identity(self._type_name, planned)
