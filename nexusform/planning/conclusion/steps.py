@@ -1,6 +1,6 @@
 """Graph of steps for apply. A step waits for the steps that create the objects it refers to or uses; destroys
 run in reverse; steps that need capacity wait for those that free it. A `release` removes VMs of an updated
-object and waits for nothing. Objects that start together with another one (`ResourceType.goes_beside`) wait
+object and waits for nothing. Objects that start together with another one (`ResourceType.concurrent_types`) wait
 only for the same steps as that one. If many steps wait for all of many, a gate connects them.
 """
 

@@ -22,21 +22,21 @@ def add_api_server_defaults(body: Mapping[str, Any]) -> Object:
     return result
 
 
-def _fill_namespace(body: Object) -> None:
+def _fill_namespace_defaults(body: Object) -> None:
     metadata = _ensure_mapping(body, "metadata")
     labels = _ensure_mapping(metadata, "labels")
     labels.setdefault("kubernetes.io/metadata.name", metadata.get("name"))
     _ensure_mapping(body, "spec").setdefault("finalizers", ["kubernetes"])
 
 
-def _fill_deployment(body: Object) -> None:
+def _fill_deployment_defaults(body: Object) -> None:
     spec = _ensure_mapping(body, "spec")
     _fill_missing_fields(spec, {"replicas": 1, "revisionHistoryLimit": 10, "progressDeadlineSeconds": 600})
     _fill_update_strategy(spec, "strategy", {"maxUnavailable": "25%", "maxSurge": "25%"})
     _fill_pod_template(spec)
 
 
-def _fill_stateful_set(body: Object) -> None:
+def _fill_stateful_set_defaults(body: Object) -> None:
     spec = _ensure_mapping(body, "spec")
     _fill_missing_fields(spec, {"replicas": 1, "revisionHistoryLimit": 10, "podManagementPolicy": "OrderedReady"})
     claims = _ensure_mapping(spec, "persistentVolumeClaimRetentionPolicy")
@@ -45,11 +45,11 @@ def _fill_stateful_set(body: Object) -> None:
     for claim in list_objects(spec, "volumeClaimTemplates"):
         _fill_missing_fields(claim, {"apiVersion": "v1", "kind": "PersistentVolumeClaim"})
         _fill_missing_fields(_ensure_mapping(claim, "status"), {"phase": "Pending"})
-        _fill_volume_claim(claim)
+        _fill_volume_claim_defaults(claim)
     _fill_pod_template(spec)
 
 
-def _fill_daemon_set(body: Object) -> None:
+def _fill_daemon_set_defaults(body: Object) -> None:
     spec = _ensure_mapping(body, "spec")
     _fill_missing_fields(spec, {"revisionHistoryLimit": 10})
     _fill_update_strategy(spec, "updateStrategy", {"maxUnavailable": 1, "maxSurge": 0})
@@ -64,13 +64,13 @@ def _fill_update_strategy(spec: Object, name: str, rolling_defaults: Mapping[str
         _fill_missing_fields(_ensure_mapping(strategy, "rollingUpdate"), rolling_defaults)
 
 
-def _fill_replica_set(body: Object) -> None:
+def _fill_replica_set_defaults(body: Object) -> None:
     spec = _ensure_mapping(body, "spec")
     _fill_missing_fields(spec, {"replicas": 1})
     _fill_pod_template(spec)
 
 
-def _fill_job(body: Object) -> None:
+def _fill_job_defaults(body: Object) -> None:
     spec, name = _ensure_mapping(body, "spec"), str(_ensure_mapping(body, "metadata").get("name"))
     if spec.get("completions") is None and spec.get("parallelism") is None:
         spec["completions"] = 1
@@ -91,7 +91,7 @@ def _fill_job(body: Object) -> None:
         _fill_missing_fields(_ensure_mapping(body, "metadata"), {"labels": dict(labels)})
 
 
-def _fill_cron_job(body: Object) -> None:
+def _fill_cron_job_defaults(body: Object) -> None:
     spec = _ensure_mapping(body, "spec")
     defaults = {
         "concurrencyPolicy": "Allow",
@@ -105,19 +105,19 @@ def _fill_cron_job(body: Object) -> None:
     _fill_pod_template(_ensure_mapping(template, "spec"))
 
 
-def _fill_volume_claim(body: Object) -> None:
+def _fill_volume_claim_defaults(body: Object) -> None:
     spec = _ensure_mapping(body, "spec")
     _fill_missing_fields(spec, {"volumeMode": "Filesystem"})
     _normalize_quantities(_ensure_mapping(spec, "resources"), "requests", "limits")
 
 
-def _fill_secret(body: Object) -> None:
+def _fill_secret_defaults(body: Object) -> None:
     _fill_missing_fields(body, {"type": "Opaque"})
-    for name, text in get_mapping(body.pop("stringData", None)).items():
+    for name, text in get_mapping(body.pop("stringData", None)).items():  # a server moves it to `data`
         _ensure_mapping(body, "data")[name] = base64.b64encode(str(text).encode()).decode()
 
 
-def _fill_network_policy(body: Object) -> None:
+def _fill_network_policy_defaults(body: Object) -> None:
     spec = _ensure_mapping(body, "spec")
     _fill_missing_fields(spec, {"policyTypes": ["Ingress", "Egress"] if spec.get("egress") else ["Ingress"]})
     for direction in ("ingress", "egress"):
@@ -126,14 +126,14 @@ def _fill_network_policy(body: Object) -> None:
                 _fill_missing_fields(port, {"protocol": "TCP"})
 
 
-def _fill_autoscaler(body: Object) -> None:
+def _fill_autoscaler_defaults(body: Object) -> None:
     spec = _ensure_mapping(body, "spec")
     target = {"type": "Utilization", "averageUtilization": 80}
     cpu = {"type": "Resource", "resource": {"name": "cpu", "target": target}}
     _fill_missing_fields(spec, {"minReplicas": 1, "metrics": [cpu]})
 
 
-def _fill_limit_range(body: Object) -> None:
+def _fill_limit_range_defaults(body: Object) -> None:
     for limit in list_objects(_ensure_mapping(body, "spec"), "limits"):
         _normalize_quantities(limit, "max", "min", "default", "defaultRequest", "maxLimitRequestRatio")
         if limit.get("type") == "Container":
@@ -165,10 +165,10 @@ _SERVICE_DEFAULTS: Final[Mapping[str, Mapping[str, Any]]] = {
 }
 
 
-def _fill_service(body: Object) -> None:
+def _fill_service_defaults(body: Object) -> None:
     spec = _ensure_mapping(body, "spec")
     _fill_missing_fields(spec, {"type": "ClusterIP", "sessionAffinity": "None"})
-    _fill_missing_fields(spec, _SERVICE_DEFAULTS.get(str(spec["type"]), {}))
+    _fill_missing_fields(spec, _SERVICE_DEFAULTS.get(str(spec["type"]), {}))  # those of its type
     for port in list_objects(spec, "ports"):
         _fill_missing_fields(port, {"protocol": "TCP", "targetPort": port.get("port")})
 
@@ -240,18 +240,18 @@ def _ensure_mapping(target: Object, name: str) -> Object:
 
 
 _FILLERS: Final[Mapping[tuple[str, str], Callable[[Object], None]]] = {
-    ("v1", "Namespace"): _fill_namespace,
-    ("v1", "Service"): _fill_service,
-    ("apps/v1", "Deployment"): _fill_deployment,
-    ("apps/v1", "StatefulSet"): _fill_stateful_set,
-    ("apps/v1", "DaemonSet"): _fill_daemon_set,
-    ("apps/v1", "ReplicaSet"): _fill_replica_set,
-    ("batch/v1", "Job"): _fill_job,
-    ("batch/v1", "CronJob"): _fill_cron_job,
-    ("v1", "PersistentVolumeClaim"): _fill_volume_claim,
-    ("v1", "Secret"): _fill_secret,
-    ("v1", "LimitRange"): _fill_limit_range,
+    ("v1", "Namespace"): _fill_namespace_defaults,
+    ("v1", "Service"): _fill_service_defaults,
+    ("apps/v1", "Deployment"): _fill_deployment_defaults,
+    ("apps/v1", "StatefulSet"): _fill_stateful_set_defaults,
+    ("apps/v1", "DaemonSet"): _fill_daemon_set_defaults,
+    ("apps/v1", "ReplicaSet"): _fill_replica_set_defaults,
+    ("batch/v1", "Job"): _fill_job_defaults,
+    ("batch/v1", "CronJob"): _fill_cron_job_defaults,
+    ("v1", "PersistentVolumeClaim"): _fill_volume_claim_defaults,
+    ("v1", "Secret"): _fill_secret_defaults,
+    ("v1", "LimitRange"): _fill_limit_range_defaults,
     ("v1", "ResourceQuota"): _normalize_resource_quota_quantities,
-    ("networking.k8s.io/v1", "NetworkPolicy"): _fill_network_policy,
-    ("autoscaling/v2", "HorizontalPodAutoscaler"): _fill_autoscaler,
+    ("networking.k8s.io/v1", "NetworkPolicy"): _fill_network_policy_defaults,
+    ("autoscaling/v2", "HorizontalPodAutoscaler"): _fill_autoscaler_defaults,
 }

@@ -89,7 +89,7 @@ class ManifestCorrections:
         wider = "; this widens the selection" if entry.widens else ""
         text = f"{detail.removesuffix('.')}{wider} [{correction}]."
         problem = build_problem(self.file, place, CORRECTED, text, Severity.WARNING)
-        self._problems[entry.widens].append(problem)
+        self._problems[entry.widens].append(problem)  # those widening a selection apart
 
 
 INVALID: Final = "invalid-fleet-manifest"
@@ -121,7 +121,7 @@ class FleetDocument(Struct, frozen=True):
         parents = [path[:length] for length in range(len(path) + 1)]  # from the whole spec, (), to the argument itself
         if not self.reported_paths.isdisjoint(parents):
             return True
-        if len(path) <= 1:
+        if len(path) <= 1:  # rules about a top-level argument are checked in spite of errors inside
             return False
         return any(reported[: len(path)] == path for reported in self.reported_paths)
 
@@ -138,7 +138,7 @@ def read_fleet_document(
     file: str, content: str, api: ApiKind, schema: BlockSchema, *, lenient: bool = False
 ) -> FleetDocument:
     """Read the only object of a text; no object, or several, are errors in the result. `schema` gives the names and
-    defaults of the arguments. With `lenient`, mistakes in the table of corrections are warnings.
+    defaults of the arguments. With `lenient`, common mistakes are corrected with a warning.
     """
     stream = parse_yaml(file, content)
     findings = tuple(replace(problem, severity=Severity.ERROR) for problem in stream.findings)
@@ -163,7 +163,7 @@ def read_fleet_object(
     lenient: bool = False,
     earlier_findings: tuple[Problem, ...] = (),
 ) -> FleetDocument:
-    """Read one object of the kind `api`; problems are findings of the result, `earlier_findings` (of the text) first.
+    """Read one object of the kind `api`. Its problems follow `earlier_findings`, those of the text, in the result.
     `schema` gives the names and defaults of its arguments. With `lenient`, common mistakes are only warnings.
     """
     root = Node.create_document_node(document)
@@ -180,7 +180,7 @@ def read_fleet_object(
         values = reader.read_spec(root.get_node("spec"), api, schema)
     else:
         notes.add_error(root, INVALID, "spec is missing.")
-        reader.reported_paths.add(())  # the whole spec
+        reader.reported_paths.add(())  # (): the whole spec, so nothing else in it is reported
     return FleetDocument(
         name=get_text(metadata, "name"),
         namespace=get_text(metadata, "namespace"),
@@ -211,8 +211,8 @@ def _check_kind_and_version(root: Node, api: ApiKind, notes: DocumentFindings) -
 
 
 def _fix_misspelled_keys(root: Node, notes: DocumentFindings) -> Node:
-    """Report unknown top-level keys; return the object with misspelled ones corrected, and others left out. So a
-    misspelled `spec` is not reported as missing, too.
+    """Report unknown top-level keys. Return the object without them, and with misspelled ones corrected: a misspelled
+    `spec` is not reported as missing, too.
     """
     data: dict[str, Any] = {}
     locations: dict[str | int, TextPosition] = {}
@@ -221,7 +221,7 @@ def _fix_misspelled_keys(root: Node, notes: DocumentFindings) -> Node:
         if key not in _TOP_LEVEL_KEYS:
             notes.add_error(node, INVALID, f'unknown field "{key}".{suggest_name(key, _TOP_LEVEL_KEYS)}')
             name = find_nearest_name(key, _TOP_LEVEL_KEYS)
-            if not name or name in root.data:  # no similar name, or present under its own
+            if not name or name in root.data:  # no known name is similar, or that key exists, too
                 continue
         data[name], locations[name] = node.data, node.position
     return Node(data, replace(root.position, children=locations))
@@ -252,9 +252,9 @@ class _DocumentPart(Struct, frozen=True):
 
 class _FleetObjectReader:
     def __init__(self, notes: DocumentFindings, corrections: ManifestCorrections, version: str) -> None:
-        self.notes = notes
-        self.corrections = corrections
-        self.version = version
+        self.notes = notes  # receives the errors
+        self.corrections = corrections  # receives the warnings about corrected mistakes
+        self.version = version  # of the API, such as v1
         self.locations: dict[Path, TextPosition] = {}  # by path of the argument
         self.reported_paths: set[Path] = set()  # of arguments with a finding, for one finding per value
 
@@ -294,12 +294,12 @@ class _FleetObjectReader:
             return False
         wrong = f'{part.display_path} is "{ELISION}", a placeholder. Replace it with the value.'
         is_condition = not _CONDITION_FIELDS.isdisjoint(re.split(r"[.\[]", part.api_path))
-        correction = "left-out-condition" if is_condition else "left-out"
+        correction = "left-out-condition" if is_condition else "left-out"  # without a condition, more is selected
         self._apply_correction(correction, part, wrong, f'{part.display_path}: "{ELISION}" counts as absent.')
         return True
 
     def _read_value(self, part: _DocumentPart, shape: FieldShape, schema: BlockSchema) -> Any:
-        """Return the value of a part by its shape; None if absent or rejected, [] for a list given as "..."."""
+        """Return the value of a part by its shape; None if absent or rejected. "..." in place of a list is []."""
         if shape.kind is FieldKind.ANY:  # any value, as JSON text
             return json.dumps(part.node.data, separators=(",", ":"), ensure_ascii=False)
         if part.node.data is None:
@@ -371,17 +371,16 @@ class _FleetObjectReader:
             self._apply_correction(violation.correction, number_part, text, notice)
             return
         key = violation.key
-        # "" is the whole mapping, even if the document has an empty key.
+        # A violation of a missing key, or with key "", is reported at the whole mapping.
         has_key = key in part.node.data.keys() & shape.fields.keys()
         location = part.get_field(key, get_block_name(key, shape.fields[key])) if has_key else part
         if location.path not in self.reported_paths:  # one finding per value is enough
             self._reject(location, text)
 
     def _find_field_of_key(self, key: str, part: _DocumentPart, shape: FieldShape) -> str:
-        """Return the field of a key in a mapping; "" to ignore the key. A known key of the version is its own field.
-
-        An old key has the field of its new name (a correction). Other keys are reported, and return the field with the
-        nearest name if the mapping lacks it: so that field is not reported as missing, too.
+        """Return the name of the API field for a key of a mapping; "" to ignore the key. An old key is corrected to its
+        new name. Any other unknown key is reported. If the mapping lacks the field with the nearest name, return it:
+        then it is not reported as missing, too.
         """
         value, path = part.node.get_node(key), f"{part.display_path}.{key}"
         field_shape = shape.fields.get(key)
@@ -462,7 +461,7 @@ class _FleetObjectReader:
             if not fault.intended_text:  # else _apply_correction has rejected it
                 self._reject(part, f"{part.display_path} {fault.detail}")
             if shape.choices:
-                # Fields that depend on a choice cannot be checked without it.
+                # Other fields depend on this choice, so no further error of its mapping is reported.
                 self.reported_paths.add(part.path[:-1])
             return None
         if data == OLD_NODE_COUNT and self.corrections.allowed:  # renamed in planning, once the members are known

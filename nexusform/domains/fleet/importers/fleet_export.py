@@ -225,7 +225,8 @@ def _determine_binding_progress(binding: Manifest) -> tuple[str, str]:
         message = get_text(condition, "message")
         if step == "Overridden":
             return OVERRIDE_FAILED, message
-        return WAITING if "has not yet completed" in message else FAILED, message  # both cases have one `reason`
+        # The `reason` is equal in both cases.
+        return WAITING if "has not yet completed" in message else FAILED, message
     is_done = get_text(conditions, "Available", "status") == "True"
     is_diff_reported = get_text(conditions, "DiffReported", "status") == "True"  # with strategy ReportDiff
     return READY if is_done or is_diff_reported else WAITING, ""
@@ -257,23 +258,22 @@ def check_observed_bindings(manifests: Iterable[Manifest]) -> Iterator[Problem]:
 
 
 def build_missing_snapshot_warnings(manifests: Sequence[Manifest]) -> Iterator[Problem]:
-    """Yield a warning for each snapshot used by bindings but not captured, or only one for a kind missing entirely."""
-    # The fields naming snapshots. Each has a kind for cluster and one for namespaced bindings, as BINDING_KINDS.
+    """Yield a warning for each snapshot used by bindings but not captured; only one if no snapshot of its kind was."""
+    # Kinds of snapshots by the field with their name: of cluster-scoped and of namespaced bindings, as BINDING_KINDS.
     kinds = {"schedulingPolicySnapshotName": _POLICY_SNAPSHOT_KINDS, "resourceSnapshotName": _RESOURCE_SNAPSHOT_KINDS}
     captured = {(manifest.kind, manifest.namespace, manifest.name) for manifest in manifests}
-    users: dict[tuple[str, str, str], list[Manifest]] = {}  # bindings by field, namespace and name of a snapshot
+    users: dict[tuple[str, tuple[str, str, str]], list[Manifest]] = {}  # bindings by field and missing snapshot
     for binding in _select_active_bindings(manifests):
         for spec_field, snapshot_kinds in kinds.items():
             name = get_text(binding.body, "spec", spec_field)
-            kind = snapshot_kinds[BINDING_KINDS.index(binding.kind)]
-            if name and (kind, binding.namespace, name) not in captured:
-                users.setdefault((spec_field, binding.namespace, name), []).append(binding)
+            snapshot = (snapshot_kinds[BINDING_KINDS.index(binding.kind)], binding.namespace, name)
+            if name and snapshot not in captured:
+                users.setdefault((spec_field, snapshot), []).append(binding)
     captured_kinds = {manifest.kind for manifest in manifests}
     reported_kinds: set[str] = set()
-    for (spec_field, _namespace, name), bindings in users.items():
+    for (spec_field, (kind, _namespace, name)), bindings in users.items():
         first, other_count = bindings[0], len(bindings) - 1
         subject = f"{first.title} and {other_count} more use" if other_count else f"{first.title} uses"
-        kind = kinds[spec_field][BINDING_KINDS.index(first.kind)]
         if kind in reported_kinds:
             continue  # one warning covers a kind without any snapshot
         if kind in captured_kinds:
@@ -290,12 +290,13 @@ def build_missing_override_warnings(manifests: Sequence[Manifest]) -> Iterator[P
     reported_kinds: set[str] = set()
     for binding in _select_active_bindings(manifests):
         for name in list_override_names(get_mapping(binding.body, "spec")):
-            kind = _OVERRIDE_KINDS["/" in name]  # index 1, True: the namespaced kind, with a "/" in names
+            is_namespaced = "/" in name  # also an index: 1 is the namespaced kind
+            kind = _OVERRIDE_KINDS[is_namespaced]
             if kind in reported_kinds or (kind, name) in captured:
                 continue  # one warning per kind is enough
             reported_kinds.add(kind)
             text = f"{kind} {name} was not captured, so the configured override is used. {binding.title} uses it."
-            location = binding.find_position("spec", _OVERRIDE_LISTS["/" in name])
+            location = binding.find_position("spec", _OVERRIDE_LISTS[is_namespaced])
             yield build_problem(binding.file, location, "not-captured", text, Severity.WARNING)
 
 

@@ -28,6 +28,19 @@ def format_object_key(namespace: str, name: str) -> str:
     return f"{namespace}/{name}" if namespace else name
 
 
+class KeyedObject:
+    """Base of records with a name and a namespace, "" for a cluster-scoped object."""
+
+    __slots__ = ()
+    name: str
+    namespace: str
+
+    @property
+    def key(self) -> str:
+        """Id: `<name>` or `<namespace>/<name>`."""
+        return format_object_key(self.namespace, self.name)
+
+
 class FleetMember(Struct, frozen=True):
     """Configured member cluster. With `cluster_id` its figures derive from that cluster's nodes, plus
     `properties` (including its costs); without, `properties` and `resources` are configured. `apply_fails`:
@@ -78,7 +91,7 @@ class ApplyStrategy(Struct, frozen=True):
     force: bool = False
 
 
-class FleetPlacement(Struct, frozen=True):
+class FleetPlacement(Struct, KeyedObject, frozen=True):
     """Configured placement. `namespace` is "" for a cluster resource placement; `policy` None: not set
     (PickAll). `accepts_old_names`: kubernetes.azure.com/node-count counts as the current name.
     """
@@ -104,11 +117,6 @@ class FleetPlacement(Struct, frozen=True):
     def is_report_only(self) -> bool:
         """Whether differences are reported and nothing is applied."""
         return self.apply.type == REPORT_DIFF
-
-    @property
-    def key(self) -> str:
-        """Id: `<name>` or `<namespace>/<name>`."""
-        return format_object_key(self.namespace, self.name)
 
     @property
     def effective_policy(self) -> Policy:
@@ -151,7 +159,7 @@ class OverrideRule(Struct, frozen=True):
     delete: bool = False
 
 
-class FleetOverride(Struct, frozen=True):
+class FleetOverride(Struct, KeyedObject, frozen=True):
     """Override. `namespace` is "" for cluster objects; `placement` is the key of a placement ("": all).
     `snapshot` is the number of its snapshot on a hub.
     """
@@ -167,11 +175,6 @@ class FleetOverride(Struct, frozen=True):
     def kind(self) -> str:
         """Kind in the API."""
         return "ResourceOverride" if self.namespace else "ClusterResourceOverride"
-
-    @property
-    def key(self) -> str:
-        """Id: `<name>` or `<namespace>/<name>`."""
-        return format_object_key(self.namespace, self.name)
 
 
 class FleetDisruptionBudget(Struct, frozen=True):
@@ -189,17 +192,12 @@ class FleetEviction(Struct, frozen=True):
     cluster: str
 
 
-class FleetUpdateStrategy(Struct, frozen=True):
+class FleetUpdateStrategy(Struct, KeyedObject, frozen=True):
     """Staged update strategy; `namespace` is "" for those of cluster resource placements."""
 
     name: str
     stages: tuple[Stage, ...]
     namespace: str = ""
-
-    @property
-    def key(self) -> str:
-        """Id: `<name>` or `<namespace>/<name>`."""
-        return format_object_key(self.namespace, self.name)
 
 
 class FleetUpdateRun(Struct, frozen=True):

@@ -212,9 +212,8 @@ def _check_status_namespace(spec: Mapping[str, Any]) -> Iterator[RuleViolation]:
 
 
 def _check_namespace_selectors(spec: Mapping[str, Any]) -> Iterator[RuleViolation]:
-    """Yield the violation of the scope NamespaceWithResourceSelectors, if any.
-
-    A selector with this scope must select a namespace by name, and no other selector may select namespaces.
+    """Yield the violation of the scope NamespaceWithResourceSelectors, if any. A selector with this scope must select a
+    namespace by name, and no other selector may select namespaces.
     """
     namespaces = [
         selector

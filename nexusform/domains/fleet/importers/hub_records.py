@@ -13,7 +13,7 @@ from nexusform.documents.scalars import parse_integer
 from nexusform.documents.times import parse_time
 from nexusform.documents.yaml_documents import Node, TextPosition
 from nexusform.domains.fleet.importers.fleet_export import list_conditions, list_override_names, select_fleet_objects
-from nexusform.domains.fleet.importers.fleet_records import format_object_key
+from nexusform.domains.fleet.importers.fleet_records import KeyedObject
 from nexusform.domains.fleet.scheduling.bindings import Health
 from nexusform.domains.pods.importers.manifest_parser import Manifest
 from nexusform.json_data.plain_data import get_mapping, get_text, list_mappings
@@ -34,7 +34,7 @@ class ObservedEviction(Struct, frozen=True):
     reason: str
 
 
-class ObservedRun(Struct, frozen=True):
+class ObservedRun(Struct, KeyedObject, frozen=True):
     """Started staged run. `ended`: it does not continue, for the `reason`; it `succeeded` or failed. `policy_snapshot`,
     `cluster_count` and `resource_snapshot` are those of its start, None if unknown; `stages` its clusters by stage,
     `done` the finished ones. `approved` are names of granted approvals, `overrides` the override snapshots of each
@@ -56,11 +56,6 @@ class ObservedRun(Struct, frozen=True):
     overrides: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     strategy: Mapping[str, Any] | None = None
     apply: Mapping[str, Any] | None = None
-
-    @property
-    def key(self) -> str:
-        """Id: `<name>` or `<namespace>/<name>`."""
-        return format_object_key(self.namespace, self.name)
 
 
 def read_evictions(manifests: Iterable[Manifest]) -> Iterator[ObservedEviction]:
@@ -170,7 +165,7 @@ class ObservedMember(Struct, frozen=True):
 
 
 def find_newest_heartbeat(members: Iterable[Mapping[str, Any]]) -> datetime | None:
-    """Return the newest heartbeat of MemberCluster objects, None without one. Their export is not older."""
+    """Return the newest heartbeat of MemberCluster objects, None without one. Their export is from then, or later."""
     agents = (_find_agent(Node(body, _NO_LOCATION)) for body in members)
     times = (parse_time(agent.get_node("lastReceivedHeartbeat").text) for agent in agents)
     return max((time for time in times if time is not None), default=None)
@@ -198,7 +193,7 @@ def read_member_cluster(root: Node, now: datetime | None) -> ObservedMember:
         allocatable=_read_string_map(usage.get_node("allocatable")),
         available=_read_string_map(usage.get_node("available")),
         namespaces=namespaces,
-        has_health=not status.is_absent,
+        has_health=not status.is_absent,  # the health is derived from the status
     )
 
 
@@ -239,7 +234,7 @@ def _find_item(items: Node, kind: str) -> Node:
 
 
 def _is_older_than_limit(time: datetime | None, now: datetime | None) -> bool:
-    """Return True if a time is missing (None), or over five minutes before `now`. With `now` None none is too old."""
+    """Return True if a time is missing (None) or over five minutes before `now`. If `now` is None, no time is."""
     return time is None or (now is not None and now - time > timedelta(minutes=5))
 
 

@@ -64,8 +64,8 @@ TRIGGER_REASONS: Final[Mapping[Trigger, str]] = {
 def build_binding_rows(
     placement: PlacementPlan, members: Mapping[str, FleetMemberState], rejected: tuple[Rejection, ...] = ()
 ) -> Iterator[PlacementChange]:
-    """Build the rows of one placement: removed bindings, then added and changed, then kept ones. `rejected` are the
-    reasons against the clusters not picked, written to every row of a binding after the plan.
+    """Build the rows of one placement: removed bindings, then added and changed, then kept ones. Every row of a current
+    binding also has the reasons against the clusters not picked, `rejected`.
     """
     prior_bindings = index_by_cluster(placement.spec.prior_bindings)
     planned_bindings = index_by_cluster(placement.bindings)
@@ -75,7 +75,7 @@ def build_binding_rows(
             trigger, step = _find_removal_trigger(placement, cluster), placement.find_rollout_step(cluster)
             yield _build_removed_row(placement.spec.instance.address, prior_bindings[cluster], trigger, step)
     for cluster in placement.hub_moves.removed_clusters:
-        if cluster not in planned_bindings:  # removed on the hub since the last apply: nothing is there to change
+        if cluster not in planned_bindings:  # the hub removed it since the last apply: a row without a change
             yield PlacementChange(
                 address=placement.spec.instance.address,
                 kind=KIND,
@@ -121,7 +121,7 @@ def _find_removal_trigger(placement: PlacementPlan, cluster: str) -> Trigger:
 def _build_removed_row(
     address: Address, binding: Binding, trigger: Trigger, rollout_step: tuple[str, RolloutStep] = NO_ROLLOUT_STEP
 ) -> PlacementChange:
-    """Build the row of a removed binding; `rollout_step` is the step removing it, with the cause of the rollout."""
+    """Build the row of a removed binding. `rollout_step` is the cause of the rollout, and its step for the removal."""
     _cause, step = rollout_step
     return PlacementChange(
         address=address,
@@ -165,7 +165,7 @@ def _build_current_binding_row(
     members: Mapping[str, FleetMemberState],
     rejected: tuple[Rejection, ...],
 ) -> PlacementChange:
-    """Build the row of a binding after the plan; `prior` is None for a new one."""
+    """Build the row of a binding after the plan; `prior` is None for a new one. `rejected`: clusters not picked."""
     action, trigger, reason = _determine_binding_action(placement, prior, binding, members)
     rollout_step = placement.find_rollout_step(binding.cluster)
     _cause, step = rollout_step
@@ -193,9 +193,8 @@ def _build_current_binding_row(
 def _determine_binding_action(
     placement: PlacementPlan, prior: Binding | None, binding: Binding, members: Mapping[str, FleetMemberState]
 ) -> tuple[PlacementAction, str, str]:
-    """Return (action, trigger, reason) for a binding after the plan; the trigger is "" if there is none.
-
-    A new binding (`prior` None) is placed. A changed state, content or apply strategy updates it. Others are kept.
+    """Return (action, trigger, reason) for a binding after the plan; the trigger is "" if there is none. A new binding
+    (`prior` None) is placed. A changed state, content or apply strategy updates it. Others are kept.
     """
     cluster = binding.cluster
     if prior is None:
@@ -222,9 +221,7 @@ def _determine_binding_action(
 
 
 def _explain_keeping(placement: PlacementPlan, binding: Binding, member: FleetMemberState | None) -> tuple[str, str]:
-    """Return (trigger, reason) for a kept binding; each is "" if there is none. Triggers are a staged run still to
-    reach the binding, a move on the hub, and a change of the member without an effect on the binding.
-    """
+    """Return (trigger, reason) for a kept binding: the first of several; each is "" if there is none."""
     cause, step = placement.find_rollout_step(binding.cluster)
     if step.status == LATER:
         return str(Trigger.STAGED_RUN), f"{_format_binding_reason('', (cause, step))}: not reached by this plan"
@@ -233,14 +230,11 @@ def _explain_keeping(placement: PlacementPlan, binding: Binding, member: FleetMe
         change = CHANGE_REASONS[placement.current.staged_trigger]
         return "", f"{change}; kept: with External, only a staged run applies it"
     replaced_cluster = placement.hub_moves.replaced_clusters.get(binding.cluster)
-    if replaced_cluster is not None:  # the hub picked this cluster since the last apply; "" if in place of no other
+    if replaced_cluster is not None:  # the hub picked this cluster since the last apply; "": it replaces no other
         move_text = f"moved on the hub: {replaced_cluster} -> {binding.cluster}"
         return str(Trigger.MOVED_ON_THE_HUB), move_text if replaced_cluster else "added on the hub"
-    if (
-        binding.state is BindingState.UNSCHEDULED
-        and not placement.spec.is_external
-        and binding.cluster in placement.departed_clusters
-    ):
+    is_orphan = binding.state is BindingState.UNSCHEDULED and binding.cluster in placement.departed_clusters
+    if is_orphan and not placement.spec.is_external:  # staged runs have no budget
         return "", "its member left; the rollout budget does not allow its removal yet"
     if binding.cluster in placement.override_pending_clusters:
         return "", "kept: overrides are applied with the next change of content or bindings"
@@ -248,8 +242,8 @@ def _explain_keeping(placement: PlacementPlan, binding: Binding, member: FleetMe
 
 
 def _explain_keeping_on_changed_member(placement: PlacementPlan, member: FleetMemberState | None) -> tuple[str, str]:
-    """Return the trigger and the reason for a kept binding in spite of a change of its member; "" for none. A
-    change that might have started a scheduling cycle, but did not, has a reason and no trigger.
+    """Explain a binding kept although its member changed, as (trigger, reason); each is "" if there is none. A change
+    that might have started a scheduling cycle, but did not, has a reason and no trigger.
     """
     if member is None or member.planned is None or member.previous is None:
         return "", ""  # unknown, removed or new: no change to explain
@@ -287,7 +281,7 @@ def build_rolling_timeline(placement: PlacementPlan) -> Rollout | None:
 
 
 def _build_wave_steps(waves: Sequence[RolloutWave], failing: frozenset[str]) -> Iterator[RolloutStep]:
-    """Yield the steps of every wave with their start: delete, update (failing clusters apart), wait."""
+    """Yield the steps of every wave: delete, update, wait. Updates of `failing` clusters are another, blocked step."""
     start_seconds: float = 0
     waits_for = ""  # the wait after the previous wave
     for number, wave in enumerate(waves, 1):
@@ -323,8 +317,8 @@ def build_run_timeline(
 def _build_run_steps(
     steps: Sequence[RunStep], updated_clusters: frozenset[str], outcome: StagedRunOutcome
 ) -> Iterator[RolloutStep]:
-    """Yield every step with its start. A step with clusters names the waits and approvals before it. Groups count from
-    1 in each stage. `updated_clusters` are up to date already.
+    """Yield the rollout step of each step of a staged run. A step with clusters names the waits and approvals before
+    it. Its group is its number in the stage, from 1. `updated_clusters` are up to date already.
     """
     start_seconds: float = 0
     pending_seconds: float = 0  # the longest wait before the next group: tasks run in parallel
@@ -349,7 +343,7 @@ def _build_run_steps(
             clusters=step.clusters,
             start_seconds=start_seconds,
             wait_seconds=step.wait_seconds,
-            waits_for=", ".join(conditions) if has_conditions else step.task,  # an approval names itself
+            waits_for=", ".join(conditions) if has_conditions else step.task,  # the task of an approval is its name
             status=_determine_step_status(step, number, updated_clusters, outcome),
         )
         if has_conditions:

@@ -66,8 +66,8 @@ def build_excluded_rows(
     clusters: Mapping[str, NodeCluster],
     known_members: AbstractSet[str] | None,
 ) -> Iterator[PlacementChange]:
-    """Build a row per binding and pod of the objects not planned (-target, -exclude). `known_members` is None if a hub
-    could not be read and may have more.
+    """Build a row per binding and pod of the objects not planned (-target, -exclude). `known_members` are the names of
+    all members, or None if a hub was not read.
     """
     prior = _list_current_attributes(blocks.prior.instances)
     excluded = {address: values for address, values in prior.items() if not blocks.selection.has(address)}
@@ -137,7 +137,7 @@ def _build_exclusion_context(
     reason: str = _EXCLUDED_REASON,
 ) -> _ExclusionContext:
     """Build the facts that decide if an excluded binding or pod is lost. A member is missing if neither the state nor
-    `known_members` has it. None is missing if `known_members` is None (unread hub).
+    `known_members` has it. If `known_members` is None (a hub was not read), no member counts as missing.
     """
     instances, registries = blocks.prior.instances, blocks.request.registries
     recorded_members = _collect_member_names(instances, registries)
@@ -193,7 +193,7 @@ def _collect_refreshed_node_names(
         if resource_type is None or resource_type.vms is None:
             continue  # a type without VMs has no nodes
         object_id = get_text(attributes, "id")  # `site/...`
-        cluster_id = get_text(attributes, "cluster_id") or object_id  # an agent pool has one; a cluster is its own
+        cluster_id = get_text(attributes, "cluster_id") or object_id  # the latter for a cluster itself
         names = existing_nodes.setdefault(cluster_id, set())
         site = sites.get(object_id.partition("/")[0])
         for vm in resource_type.vms.list_existing_vms(attributes):

@@ -156,8 +156,8 @@ def compute_final_attributes(placement: PlacementPlan) -> dict[str, Any]:
 
 
 def _find_rolled_out_objects(placement: PlacementPlan) -> tuple[Manifest, ...]:
-    """Return the objects reported as selected: the current selection. With staged runs (strategy External), they are
-    those of the clusters' resource snapshot, if all have the same one and it is known.
+    """Return the objects reported as selected: the current selection. With staged runs (External), it is the content of
+    the clusters' resource snapshot, if all have the same one and it is known.
     """
     snapshot_indexes = {binding.resource_snapshot for binding in placement.bindings}
     if not placement.spec.is_external or len(snapshot_indexes) != 1:
@@ -229,8 +229,8 @@ def _warn_pending_overrides(placement: PlacementPlan) -> Iterator[Diagnostic]:
 
 
 def _warn_missing_bindings(placement: PlacementPlan) -> Iterator[Diagnostic]:
-    """Warn about clusters without a binding on the hub: those in the hub's status, and those predicted in state."""
-    removed = placement.hub_moves.removed_clusters  # predicted in state
+    """Warn about clusters without a binding on the hub, although the hub's status lists them, or the state has one."""
+    removed = placement.hub_moves.removed_clusters  # the state has a predicted binding
     _removed, deleted = split_clusters(placement.manually_deleted_clusters, removed)
     if deleted:
         verb_phrase = select_word_form(len(deleted), "binding there was", "bindings there were")
@@ -342,7 +342,7 @@ def _warn_unscheduled_placement(placement: PlacementPlan, iterations: PlacementI
     decisions, message = status.unselected_decisions, status.condition.message
     reasons = [f"{decision.cluster}: {decision.reason}" for decision in decisions]
     text = "\n  - ".join([f"{message[:1].upper()}{message[1:]}.", *reasons])
-    is_fixed = placement.spec.configuration.placement_type is PlacementType.PICK_FIXED
+    is_fixed = placement.spec.configuration.placement_type is PlacementType.PICK_FIXED  # reasons name its clusters
     summary = format_first_items([decision.reason for decision in decisions], 2, "; ") if is_fixed else ""
     yield _build_warning(placement, "unfulfilled-placement", text, summary=summary)
 

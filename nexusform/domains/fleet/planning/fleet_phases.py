@@ -76,10 +76,9 @@ def _plan_removal(blocks: BlockPlanner, vms: Iterable[VmObject]) -> DomainPhases
 def _build_fleet_contribution(
     blocks: BlockPlanner, vms: tuple[VmObject, ...], fleet: PlannedFleet, diagnostics: tuple[Diagnostic, ...]
 ) -> DomainPhasesResult:
-    """Combine the planned fleet with rows of objects outside the plan, and functions for later questions.
-
-    Objects excluded by -target get rows of their own. Forgotten objects, only removed from state, keep running. If this
-    plan removes their member or node, `lost_rows` replace their rows.
+    """Combine the planned fleet with rows of objects outside the plan, and functions for later questions. Objects
+    excluded by -target get rows of their own. Forgotten objects, only removed from state, keep running. If this plan
+    removes their member or node, `lost_rows` replace their rows.
     """
     pods, outcome = fleet.pods, fleet.outcome
     pod_rows = pods.rows
@@ -98,6 +97,7 @@ def _build_fleet_contribution(
     final_rows = (lost_rows.get(_get_row_key(row), row) for row in rows)
 
     def collect_findings(instances: Instances, *, risks: bool) -> list[Diagnostic]:
+        """Return the findings about manifests; with `risks` also the warnings about pods."""
         problems = list(list_manifest_diagnostics(pods, instances))
         return [*problems, *list_pod_risk_warnings(pods, instances)] if risks else problems
 

@@ -35,12 +35,12 @@ UNNOTIFIED_PLACEMENTS: Final = "left_without"  # in such a record: placements th
 
 
 class FleetPodPredictor(Protocol):
-    """Pod prediction during a fleet's plan. A cluster's name is its id, or a member's name."""
+    """Pod prediction during a fleet's plan. A `cluster` is its id, or a member's name."""
 
     def place_pods(
         self,
         placement_address: str,
-        cluster_name: str,
+        cluster: str,
         manifests: tuple[Manifest, ...],
         prior_workloads: Mapping[str, Any],
         /,
@@ -48,25 +48,25 @@ class FleetPodPredictor(Protocol):
         previous: tuple[Manifest, ...] = (),
         overrides_changed: bool = False,
     ) -> Mapping[str, Any]:
-        """Place the pods of a placement's objects on a cluster. Return the record of each location, by workload and
-        pod. Placing other pods may change it later. `previous` are the objects on the cluster before the plan. With
-        `overrides_changed`, they differ from `manifests` only by overrides.
+        """Place the pods of a placement's objects on a cluster (its id, or a member's name). Return the record of each
+        location, by workload and pod; placing other pods may change it later. `previous` are the objects on the cluster
+        before the plan. With `overrides_changed`, they differ from `manifests` only by overrides.
         """
 
-    def remove_pods(self, placement_address: str, cluster_name: str, /) -> None:
-        """Remove the pods of a placement from a cluster."""
+    def remove_pods(self, placement_address: str, cluster: str, /) -> None:
+        """Remove the pods of a placement from a cluster, given by its id or by the name of a member."""
 
     def recreate_workloads(self, placement_address: str, workloads: Collection[str], /) -> None:
         """Remove the pods of these workloads, since the workloads are re-created on the hub."""
 
-    def sum_requests(self, cluster_name: str, /) -> tuple[int, int]:
-        """Return the requests of the scheduled pods on a cluster: thousandths of a CPU, and bytes of memory."""
+    def sum_requests(self, cluster: str, /) -> tuple[int, int]:
+        """Return the requests of the scheduled pods on a cluster (id or member): thousandths of a CPU, and bytes."""
 
 
 def build_member(configuration: FleetMember, cluster: NodeCluster | None, requests: tuple[int, int]) -> Member:
-    """Build a member as reported by the hub. With a cluster (known nodes), derive its properties and resources from the
-    nodes and the `requests` of its pods (thousandths of a CPU, bytes). Configured properties win. Configured resources
-    win only if no cluster id is configured.
+    """Build a member as reported by the hub. With a cluster, its nodes and the `requests` of its pods (thousandths of a
+    CPU, bytes) give its properties and resources. Configured properties win. Configured resources win only if no
+    cluster id is configured.
     """
     properties, resources = configuration.properties, configuration.resources
     if cluster is not None:

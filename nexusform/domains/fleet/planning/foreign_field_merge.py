@@ -145,7 +145,7 @@ def _merge_mapping(
             foreign_fields = _merge_mapping(value, previous[name], configured={})
             if foreign_fields:
                 merged[name] = foreign_fields
-    return {**merged, **configured, **merged}  # the merged values, in their order, then the new ones
+    return {**merged, **configured, **merged}  # merged values in the order of the hub, then the fields new to it
 
 
 def _index_named_elements(value: Any) -> dict[str, Any]:

@@ -170,7 +170,6 @@ def _list_shared_objects_of_placement(
 
 def _explain_takeover_failure(contender: _OwnershipCandidate, cluster: str, existing: Manifest | LiveWorkload) -> str:
     """Return the hub's message if a placement cannot take over an object that exists on the cluster, else "".
-
     `existing` is the manifest of an object added directly, or an observed workload. The apply strategy decides with its
     `when_to_take_over`: Never, Always, or IfNoDiff (only an object equal to the one rendered for the cluster).
     """
@@ -202,8 +201,9 @@ def _is_workload_equal(existing: LiveWorkload, wanted: Sequence[Mapping[str, Any
     pods: its replicas, and the template of its pods.
     """
     spec = get_mapping(wanted[0] if wanted else {}, "spec")
-    revisions = find_current_revisions(get_mapping(spec, "template"), existing, ())  # with the template; None: unknown
-    return revisions != () and spec.get("replicas", existing.replicas) == existing.replicas
+    revisions = find_current_revisions(get_mapping(spec, "template"), existing, ())
+    has_other_template = revisions == ()  # None: unknown, so it counts as equal
+    return not has_other_template and spec.get("replicas", existing.replicas) == existing.replicas
 
 
 def build_ownership_warnings(placement: PlacementPlan) -> Iterator[Diagnostic]:
@@ -242,7 +242,7 @@ def _describe_conflicts(placement: PlacementPlan) -> Iterator[str]:
                 f"in this plan. One of them fails ({conflict.message}). The plan assumes that "
                 f"{conflict.owner} is first, but the hub decides. Select the object in only one of them."
             )
-        elif not conflict.owner:
+        elif not conflict.owner:  # "": not an object of the fleet
             yield f"{object_id.title} exists on {cluster_names} already: {conflict.message}. It is not changed there."
         else:
             yield (

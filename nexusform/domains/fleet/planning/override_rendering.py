@@ -161,7 +161,7 @@ def find_override_conflicts(overrides: Sequence[tuple[FleetOverride, bool]]) -> 
 def render_resources(
     manifests: Sequence[Manifest], overrides: Sequence[FleetOverride], cluster: str, labels: Mapping[str, str]
 ) -> RenderedResources:
-    """Return a placement's objects with the overrides for one cluster; if one fails, unchanged and with the failure."""
+    """Return a placement's objects with the overrides for a cluster; after a failure, unchanged ones with its text."""
     rendered: list[Manifest] = []
     changes: list[Any] = []  # filled by _apply_object_overrides
     for manifest, envelope in _iterate_with_envelope(manifests):
@@ -195,8 +195,8 @@ def _iterate_with_envelope(manifests: Iterable[Manifest]) -> Iterator[tuple[Mani
 
 
 def _truncate_message(problem: str, manifest: Manifest, envelope: Manifest) -> str:
-    """Return a hub's message about a failure inside an envelope. The hub removes as many bytes from the front
-    as the final error has. Source: seen on a running hub; KubeFleet pkg/controllers/workgenerator,
+    """Return a hub's message about a failure inside an envelope. A hub cuts off its beginning: as many bytes as
+    the error at its end has. Source: seen on a running hub; KubeFleet pkg/controllers/workgenerator,
     envelope.go and controller.go.
     """
     envelope_name = format_object_key(envelope.namespace, envelope.name)

@@ -201,7 +201,7 @@ def _list_added_nodes(vms: Iterable[VmObject], row: Feasibility, outcome: FleetO
             continue  # removed, or of another cluster
         for pool_demand in demand.pools:
             if pool_demand.pool in row.missing_pools:
-                standalone = build_standalone_demand(pool_demand.sku, pool_demand.constraints)
+                standalone = build_standalone_demand(pool_demand.sku, pool_demand.constraints)  # without other VMs
                 yield _AdditionalNodes(
                     site=demand.site_id,
                     cluster_id=cluster.id,
@@ -338,7 +338,7 @@ def _list_clusters_with_capacity(placement: PlacementPlan, outcome: FleetOutcome
 
 def _suggest_affinity_exclusions(rows: Iterable[Feasibility], outcome: FleetOutcome) -> Iterator[ProposedFix]:
     """Yield a proposal per PickAll or existing PickN placement: a required cluster affinity leaving out its clusters
-    with waiting pods. A new PickN gets a PickFixed policy instead.
+    with waiting pods. None for a new PickN: it may become a PickFixed instead.
     """
     selected = [row for row in rows if row.is_selected]
     for address, group in group_by(selected, lambda row: row.placement).items():
@@ -364,7 +364,7 @@ def _suggest_affinity_exclusions(rows: Iterable[Feasibility], outcome: FleetOutc
             solves=frozenset((address, name) for name in clusters),
             runs=frozenset(),
             change=change,
-            completed=address,
+            completed=address,  # all of its other bindings must run
             fewer_clusters=len(clusters) if is_all else 0,
         )
 

@@ -119,27 +119,26 @@ def _plan_rejoining_members(
     previous_members: list[Member],
     iterations: PlacementIterations,
 ) -> PlacementIterations:
-    """Plan placements without their re-created members, like a hub after these left and before they join again. Then
-    the members are present again.
-
-    A member is re-created by this plan, or by an earlier one that excluded some placements (-target): these have not
-    processed it yet. Without a member re-created now, only these `unnotified` placements are planned.
+    """Plan placements without their re-created members, as a hub does between leaving and joining; then restore them. A
+    member is re-created by this plan, or by an earlier one that excluded some placements (-target). Those `unnotified`
+    placements have not processed it yet. If this plan re-creates no member, only they are planned.
     """
     bound = collect_clusters(chain.from_iterable(placement.spec.prior_bindings for placement in placements))
     rejoining: dict[str, Member | None] = {}  # the members after the plan, by name
-    has_new_replacement = False
+    recreates_member = False
     unnotified: set[str] = set()  # addresses
     for name, state in members.items():
         if name in bound and (state.is_rejoining or state.unnotified_placements):
             rejoining[name] = state.planned
-            has_new_replacement |= state.is_rejoining
+            recreates_member |= state.is_rejoining
             unnotified |= state.unnotified_placements
     if not rejoining:
         return iterations
-    if not has_new_replacement:  # other placements processed the earlier re-creations
+    if not recreates_member:  # the other placements processed the earlier re-creations
         placements = [placement for placement in placements if placement.address in unnotified]
     for name in rejoining:
         members[name].planned = None  # left, until restored below
+    # With edits: the first iteration also queues placements changed by this plan.
     iterations = _plan_until_stable(placements, members, pods, previous_members, iterations, has_edits=True)
     for placement in placements:
         _release_members(placement, rejoining.keys())
@@ -184,26 +183,26 @@ def _plan_until_stable(
     *,
     has_edits: bool,
 ) -> PlacementIterations:
-    """Run iterations until nothing changes. Each one schedules the queued placements, then predicts their pods, and
-    the pods reduce the free resources of members for the next one. Later ones only add bindings, so the loop ends.
+    """Run iterations until nothing changes. Each one schedules the queued placements, then predicts their pods. The
+    pods reduce the free resources of members for the next one. Later ones only add bindings, so the loop ends.
 
-    Placements are queued by changes since `previous_members`, as placements last processed them. With `has_edits`,
-    changes of the placements themselves, and members not processed yet by a hub's scheduler, queue them too.
+    Placements are queued by changes of members since they processed `previous_members`. With `has_edits`, the first
+    iteration also queues changed placements, and those with members not processed yet by a hub's scheduler.
     """
     member_list = MemberList(list_planned_members(members))
+    checks_edits = has_edits
     for _ in range(MAX_ITERATIONS):
         watched_placements = [
             WatchedPlacement(item.address, item.spec.configuration.placement_type, item.scheduling.is_fulfilled)
             for item in placements
         ]
-        changes_of = enqueue_placements(previous_members, member_list.members, watched_placements)  # by address
+        changes_by_address = enqueue_placements(previous_members, member_list.members, watched_placements)
         has_changed = False
         for number, placement in enumerate(placements, 1):
             iterations.progress(PlanningStage.PLACEMENTS, number, len(placements))
             if not placement.is_left_unchanged:
-                changes = changes_of.get(placement.address, ())
-                has_changed |= _schedule_if_queued(placement, member_list, changes, has_edits=has_edits)
-        has_edits = False  # edits queue placements once
+                changes = changes_by_address.get(placement.address, ())
+                has_changed |= _schedule_if_queued(placement, member_list, changes, has_edits=checks_edits)
         update_pod_predictions(placements, members, pods, iterations)
         if not has_changed:
             break
@@ -211,6 +210,7 @@ def _plan_until_stable(
         if not _recompute_member_resource_usage(members, pods):
             break
         member_list = MemberList(list_planned_members(members))
+        checks_edits = False  # edits queue placements once
     return replace(iterations, member_list=member_list)
 
 
@@ -218,7 +218,7 @@ def _schedule_if_queued(
     placement: PlacementPlan, member_list: MemberList, changes: tuple[MemberChange, ...], *, has_edits: bool
 ) -> bool:
     """Schedule a placement if a reason queues it; return True if bindings changed. `changes` are the member changes
-    queuing it. For the other reasons and `has_edits`, see `_plan_until_stable`.
+    queuing it. With `has_edits`, changes of the placement and members with an obsolete rejection queue it, too.
     """
     # A scheduled binding without a member may be from a time when the placement was not planned.
     scheduled = collect_clusters(select_scheduled_bindings(placement.bindings))

@@ -265,15 +265,15 @@ def _build_all_binding_rows(
 
 
 def execute_evictions(placements: Mapping[str, PlacementPlan], hub: PlannedHub) -> list[Diagnostic]:
-    """Execute the evictions of this plan in planning order. Record each outcome in the instance's note and, with the
-    eviction's name, in `evictions` of the placement. `placements` are by key. Return problems of budgets and evictions.
+    """Execute the evictions of this plan in planning order; return problems of budgets and evictions. Record each
+    outcome in `private` of its instance and in `evictions` of its placement. `placements` are by key.
     """
     problems = list(_check_pick_all_budgets(placements, hub))
     for instance, eviction in hub.evictions:
         placement = placements.get(eviction.placement)
         # A provider waits for the replacement of an evicted binding before the next eviction.
         is_replaced = instance.block is not None and bool(instance.block.provider)
-        target, is_certain = None, True
+        target, is_certain = None, True  # None: no such placement
         if placement is not None:
             target = _build_eviction_target(placement, is_replaced=is_replaced)
             is_certain = not placement.evictions  # an earlier one leaves the hub in an uncertain state

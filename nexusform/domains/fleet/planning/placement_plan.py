@@ -69,8 +69,8 @@ class SchedulingResult(Struct, frozen=True):
     def append_scheduling_cycles(
         self, result: CycleResult, triggers: SchedulingTriggers, start: tuple[Binding, ...], member_list: MemberList
     ) -> SchedulingResult:
-        """Return this result extended by further cycles. `start` are the bindings before them: if the cycles pick a
-        cluster, these and the members are the new `cycle_start`.
+        """Return this result extended by further cycles. If they pick a cluster, `cycle_start` becomes the bindings
+        before the cycles (`start`) and the members.
         """
         pick_triggers, release_triggers = dict(self.pick_triggers), dict(self.release_triggers)
         for change in result.changes:
@@ -196,7 +196,7 @@ class PlacementPlan(Struct):
         )
 
     def find_rollout_step(self, cluster: str) -> tuple[str, RolloutStep]:
-        """Return the cause (rolling update or staged run) and step of the last rollout with this cluster."""
+        """Return the cause (rolling update or staged run) and step of the last rollout with this cluster, if any."""
         for timeline in reversed(self.rollout.timelines):
             for step in timeline.steps:
                 if cluster in step.clusters:
@@ -248,7 +248,7 @@ class PlacementPlan(Struct):
 
     @property
     def lost_bindings(self) -> dict[str, Trigger]:
-        """Trigger of each lost binding by cluster: an executed eviction, or a deletion by somebody if none is known."""
+        """Trigger of each lost binding by cluster: the eviction if one was executed, else a deletion of the binding."""
         evicted_now = {eviction.cluster for _, eviction in self.evictions if eviction.is_executed}
         known_evictions = self._observed_evicted_clusters | evicted_now
         return {
@@ -312,7 +312,7 @@ class PlacementPlan(Struct):
             return None
         cluster = binding.cluster
         previous = None if cluster in self.released_clusters else self.current.applied.on_cluster.get(cluster)
-        if cluster not in reached and not self.spec.switches_to_applying:  # a switch needs no rollout
+        if cluster not in reached and not self.spec.switches_to_applying:  # a switch from ReportDiff needs no rollout
             return previous
         rendered = self.snapshot_store.render_cluster(binding.resource_snapshot, cluster)
         if rendered is None:  # no such snapshot or member
@@ -350,12 +350,13 @@ class PlacementPlan(Struct):
 
     @property
     def previously_failed_clusters(self) -> frozenset[str]:
-        """Clusters with permanent failures before this plan, under the new apply strategy if it changes."""
-        is_changed, effective = self.spec.apply_strategy_changed, self.spec.configuration
-        if not is_changed and self.spec.previous_configuration is not None:
-            effective = self.spec.previous_configuration
+        """Clusters with permanent failures before this plan: of overrides, or of applying, observed or configured.
+        A changed apply strategy takes effect at once, and ends apply failures if it only reports differences.
+        """
+        previous, is_changed = self.spec.previous_configuration, self.spec.apply_strategy_changed
+        effective = self.spec.configuration if is_changed or previous is None else previous
         failed = self.current.applied.failed_clusters | self._find_observed_clusters({OVERRIDE_FAILED})
-        if not (is_changed and effective.is_report_only):  # a switch to reporting differences ends apply failures
+        if not (is_changed and effective.is_report_only):
             failed |= self._find_observed_clusters({FAILED})
         if not effective.is_report_only:
             failed |= self.selection.clusters.failing  # as configured
@@ -408,11 +409,9 @@ class PlacementPlan(Struct):
         return self.clusters_failing_apply | failed
 
     def _find_outdated_clusters(self, latest: int) -> frozenset[str]:
-        """Return the clusters with outdated overrides that a rollout to the `latest` resource snapshot updates.
-
-        Changed overrides start no rollout themselves, unless one of them names the placement. So there are no such
-        clusters without another reason for a rollout. Reasons are a changed strategy, an eviction, a retry by the hub,
-        a new or removed binding, and new resources.
+        """Return the clusters with outdated overrides, if a rollout to the `latest` resource snapshot updates them. It
+        is started by an override naming the placement, a changed strategy, an eviction or a retry by the hub. A new or
+        removed binding or new resources start it, too. Other overrides start no rollout.
         """
         previous = self.spec.previous_configuration
         has_other_type = previous is not None and previous.strategy != self.spec.configuration.strategy

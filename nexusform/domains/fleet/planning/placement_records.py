@@ -99,7 +99,7 @@ class AppliedResources(Struct, frozen=True):
 
 
 def compute_body_hash(manifest: Manifest) -> str:
-    """Return the hash identifying an object in the private note of its placement."""
+    """Return the hash identifying an object in the private data of its placement in state."""
     return sha256(format_canonical_json(manifest.body)).hexdigest()[:32]
 
 
@@ -116,8 +116,8 @@ def is_availability_tracked(manifests: Iterable[Manifest]) -> bool:
 def read_applied_resources(
     note: Mapping[str, Any], bindings: Iterable[Binding], known_objects: Mapping[str, Manifest] = {}
 ) -> AppliedResources:
-    """Read the applied resources from a placement's private note, for the clusters with resources among `bindings`.
-    Objects in `known_objects` (by hash) keep their source lines.
+    """Read the applied resources from the private data (`note`) of a placement in state, for the clusters of `bindings`
+    with resources. An object in `known_objects` (by hash) replaces the recorded one, for its source lines.
     """
     objects: dict[str, Manifest] = {}  # by hash
     for digest, body in get_mapping(note, _BODIES).items():
@@ -151,13 +151,13 @@ def read_applied_resources(
 
 
 def _select_objects(digests: Iterable[str], objects: Mapping[str, Manifest]) -> tuple[Manifest, ...]:
-    """Return the objects with these hashes. Hashes without a readable object in the note are left out."""
+    """Return the objects with these hashes. Hashes missing in `objects` are left out: their objects are unreadable."""
     return tuple(objects[digest] for digest in digests if digest in objects)
 
 
 def write_applied_resources(applied: AppliedResources, bindings: Iterable[Binding]) -> dict[str, Any]:
-    """Return the applied resources on the clusters of `bindings` as members of a note (see the top of this file). Of
-    the keys, "picked" has names of overrides, and "refused" has objects with other owners.
+    """Return the applied resources on the clusters of `bindings` as private data for the state. Of its keys, "picked"
+    has names of overrides, "refused" objects with other owners, and "said" the failure reported by the hub.
     """
     bodies = _ObjectBodyCollector()
     snapshots = [
@@ -209,7 +209,7 @@ class _ObjectBodyCollector:
 def list_cluster_objects(
     attributes: Mapping[str, Any], note: Mapping[str, Any] | None
 ) -> dict[str, tuple[Manifest, ...]] | None:
-    """Return the recorded objects of a placement by cluster; None if state does not record them."""
+    """Return the objects of a placement in state by cluster; None if its private data (`note`) does not have them."""
     if not note or SNAPSHOTS not in note:
         return None
     if not note.get(_BODIES):  # nothing is placed
@@ -327,7 +327,7 @@ def read_scheduling(attributes: Mapping[str, Any], bindings: Iterable[Binding]) 
     by_cluster = index_by_cluster(bindings)
     cluster_names = [get_text(status, "cluster_name") for status in statuses]
     unselected = [
-        Decision("", is_selected=False, reason=str(status["conditions"][0]["message"]))
+        Decision(cluster="", is_selected=False, reason=str(status["conditions"][0]["message"]))
         for status in statuses
         if not status.get("cluster_name") and status.get("conditions")  # a position without a cluster
     ]

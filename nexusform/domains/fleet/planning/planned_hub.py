@@ -200,7 +200,7 @@ class PlannedHub(Struct, dict=True):
         if objects.cluster_id:
             self.direct_objects.setdefault(objects.cluster_id, []).append((instance, objects.manifests))
         else:
-            deleting = find_deleting_objects(instance)  # by path; the hub selects none of them
+            deleting = find_deleting_objects(instance)  # GROUP/KIND/NAMESPACE/NAME; the hub selects none of them
             kept = tuple(m for m in objects.manifests if "/".join(get_object_identity(m)) not in deleting)
             if instance.is_replaced or not self.observed.objects:  # re-created, or no hub was observed
                 self.manifests += kept
@@ -246,10 +246,9 @@ class PlannedHub(Struct, dict=True):
             self.runs.append((instance, replace(run, approvals=run.approvals | granted)))
 
     def _add_staged_run(self, instance: Instance, run: FleetUpdateRun) -> None:
-        """Add a staged run to `runs` if this plan executes it, else to `waiting_runs`.
-
-        Left out are runs with an invalid state transition (an error) and runs ended on the hub (a warning after a
-        failure there). A waiting run is not written by this plan, not on the hub, and not started.
+        """Add a staged run to `runs` if this plan executes it, else to `waiting_runs`. Left out are runs with an
+        invalid state transition (an error) and runs ended on the hub (a warning after a failure there). A waiting run
+        is not written by this plan, not on the hub, and not started.
         """
         key = run.build_key(run.name)
         if instance.before is not None and not instance.is_replaced:  # an existing run

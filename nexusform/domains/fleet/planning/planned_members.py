@@ -97,7 +97,7 @@ def _build_configured_member(
     is_managed_on_hub = has_provider and configuration.name in observed
     if is_managed_on_hub:
         configuration = merge_observed_member(instance, configuration, observed[configuration.name])
-    cluster = clusters.get(configuration.cluster_id or configuration.name)  # data blocks may name the member
+    cluster = clusters.get(configuration.cluster_id or configuration.name)  # data blocks may have nodes of a member
     # A hub reports the properties and resources of its members itself; then nodes are for pods only.
     measured_cluster = None if is_managed_on_hub else cluster
     requests = pods.sum_requests(measured_cluster.id) if measured_cluster is not None else (0, 0)  # CPU, memory
@@ -123,8 +123,8 @@ def _build_unknown_cluster_error(instance: Instance, cluster_id: str, clusters: 
 
 
 def _find_previous_member(instance: Instance, planned: Member, observed: Mapping[str, FleetMember]) -> Member | None:
-    """Return the member as last processed by placements, from the hub or the private note; None if never
-    processed. Without a note, a member in state counts as unchanged.
+    """Return the member as last processed by placements, None if never: from the hub, or from its private data in
+    state (the note). Without a note, a member in state counts as unchanged.
     """
     if instance.is_replaced:
         return None  # a new member of the same name
@@ -137,8 +137,8 @@ def _find_previous_member(instance: Instance, planned: Member, observed: Mapping
 
 
 def record_processed_members(members: Iterable[FleetMemberState], instances: Mapping[Address, Instance]) -> None:
-    """Record in the private notes of members that all placements have processed their changes. If the plan excludes
-    placements (by -target), the notes keep the change pending for them. A later plan finds it again.
+    """Record in `private` of the members that all placements have processed their changes. If the plan excludes
+    placements (by -target), the change stays pending for them: a later plan finds it again.
     """
     placements = select_instances(instances.values(), PlanningKind.PLACEMENT)
     excluded = [str(placement.address) for placement in placements if placement.is_unselected]
@@ -151,8 +151,6 @@ def record_processed_members(members: Iterable[FleetMemberState], instances: Map
             continue
         if member.previous is not None:
             continue  # it keeps its record, so its change is found again
-        # A new or re-created member. If it left before, some of the excluded placements have not processed that.
-        unnotified = sorted(member.unnotified_placements.intersection(excluded))
-        if member.is_rejoining:  # re-created by this plan: none of them processes that it leaves
-            unnotified = excluded
+        # A new member. If one of its name left, now (`is_rejoining`) or before, excluded placements do not know it yet.
+        unnotified = excluded if member.is_rejoining else sorted(member.unnotified_placements.intersection(excluded))
         instance.private = {**UNPROCESSED, UNNOTIFIED_PLACEMENTS: unnotified} if unnotified else UNPROCESSED

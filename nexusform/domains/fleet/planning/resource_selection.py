@@ -53,7 +53,7 @@ class HubIndex:
     """Index of a hub's selectable objects by the fields of selectors: a fleet may have a placement per namespace."""
 
     def __init__(self, hub: Sequence[Manifest]) -> None:
-        services = list_services(hub)
+        services = list_services(hub)  # their Endpoints are never selected
         self._objects = [manifest for manifest in hub if find_selection_exclusion(manifest, services) is None]
 
     @cached_property
@@ -143,8 +143,10 @@ def find_selector_problem(placement: FleetPlacement, hub: HubIndex) -> ResourceS
     Source: KubeFleet pkg/utils/controller/resource_selector_resolver.go.
     """
     with_selected = (selector.name for selector in placement.selectors if selector.scope == WITH_SELECTED)
-    # Selectors of namespaced objects apply in this namespace; "" if there are none (cluster scope only).
+    # The namespace of selected namespaced objects: of the placement, or of its selector of a namespace with only
+    # selected objects (`WITH_SELECTED`); "" without such a selector.
     content_namespace = placement.namespace or next(with_selected, "")
+    unique_index = hub.unique_index  # each object once, even if several manifests define it
     selected_keys: set[ObjectKey] = set()
     for number, selector in enumerate(placement.selectors):
         is_namespace = selector.is_namespace and not placement.namespace
@@ -156,9 +158,9 @@ def find_selector_problem(placement: FleetPlacement, hub: HubIndex) -> ResourceS
             )
             advice = "A placement cannot select the namespaces default, kube-* and fleet-*."
             return ResourceSelectorProblem(number, text, advice)
-        manifests = hub.unique_index.select_objects(selector, {placement.namespace, content_namespace})
+        manifests = unique_index.select_objects(selector, {placement.namespace, content_namespace})
         if includes_content:
-            manifests += hub.unique_index.list_namespaced(collect_namespace_names(manifests))
+            manifests += unique_index.list_namespaced(collect_namespace_names(manifests))
         for manifest in manifests:
             if manifest.identity in selected_keys:
                 return _build_duplicate_problem(number, manifest)
@@ -167,7 +169,7 @@ def find_selector_problem(placement: FleetPlacement, hub: HubIndex) -> ResourceS
 
 
 def _build_duplicate_problem(number: int, manifest: Manifest) -> ResourceSelectorProblem:
-    """Build the problem of the selector `number` if it selects an object again."""
+    """Build the problem of the selector `number`: it selects an object again."""
     identifier = (  # as printed by Go
         f"{{Group:{manifest.group} Version:{manifest.version} Kind:{manifest.kind} Name:{manifest.name} "
         f"Namespace:{manifest.namespace} Envelope:<nil>}}"
@@ -229,7 +231,7 @@ class SnapshotStore:
         self.snapshots = snapshots
         self._selection = selection
         self._renderers: dict[int | None, ClusterRenderer] = {}  # by index of the snapshot
-        self._locked_renderers: dict[str, tuple[int, ClusterRenderer]] = {}  # by cluster: (snapshot, ...) of a run
+        self._locked_renderers: dict[str, tuple[int, ClusterRenderer]] = {}  # of runs, by cluster: (snapshot, ...)
 
     def add_snapshot(self, limit: int) -> ResourceSnapshot:
         """Return the snapshot of the current selection: the newest one if its objects are the same, else a new one. A

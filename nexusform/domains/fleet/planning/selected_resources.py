@@ -91,7 +91,7 @@ def select_placement_resources(spec: PlacementSpec, hub: PlannedHub, clusters: M
 
 def _is_selection_changed(spec: PlacementSpec, manifests: Sequence[Manifest], hub: PlannedHub) -> bool:
     """Return True if the selected `manifests` differ from those selected in state before the plan. Without objects in
-    state, return False: the hub may have processed their changes already, since only a dump has them.
+    state, return False: they are known from a dump of the hub, and the hub may have processed their changes.
     """
     if spec.previous_configuration is None:
         return False
@@ -100,11 +100,13 @@ def _is_selection_changed(spec: PlacementSpec, manifests: Sequence[Manifest], hu
 
 
 def _select_observed_objects(spec: PlacementSpec, hub: PlannedHub) -> tuple[Manifest, ...]:
-    """Return the selected objects in the latest snapshot on a hub, if the plan has none; () if it removes them."""
+    """Return the objects selected in the latest snapshot on a hub: neither plan nor state has them. Return () without
+    such a snapshot, or if state has selected objects: this plan removes them.
+    """
     snapshots = spec.observed_attributes.get("resource_snapshots")
     previous = spec.previous_configuration
     if not snapshots or (previous is not None and select_resources(previous, hub.prior_object_index)):
-        return ()  # not observed, or selected from state before, so the plan removes them
+        return ()
     objects = build_manifests(map(json.decode, snapshots[-1]["objects"]))
     return select_resources(spec.configuration, HubIndex(objects))
 
@@ -194,15 +196,15 @@ def _pair_current_and_new_resources(
 
 
 def get_prior_note(spec: PlacementSpec) -> Mapping[str, Any]:
-    """Return the private note of an existing placement from state; {} for a new one."""
+    """Return the private data of an existing placement in state; {} for a new one."""
     return {} if spec.is_new else spec.instance.prior_note
 
 
 def _read_applied_resources(spec: PlacementSpec, selection: ResourceSelection, hub: PlannedHub) -> AppliedResources:
-    """Return the resources on the clusters before the plan: observed on a hub, else those of the private note. An
-    imported placement has no resources in its note: the selected ones count as applied.
+    """Return the resources on the clusters before the plan: observed on a hub, else recorded in state. The record of an
+    imported placement has none: the selected ones count as applied.
     """
-    note = get_prior_note(spec)
+    note = get_prior_note(spec)  # private data in state
     if spec.observed_attributes:
         return _read_observed_resources(spec, selection, hub, note)
     if SNAPSHOTS in note or spec.previous_configuration is None:
@@ -306,7 +308,7 @@ def record_cluster_resources(placement: PlacementPlan, serial: int) -> None:
     clusters = [binding.cluster for binding in placement.bindings]
     _prior, new_clusters = split_clusters(clusters, prior_clusters)
     pick_triggers = [(cluster, str(placement.scheduling.pick_triggers.get(cluster, ""))) for cluster in new_clusters]
-    # Of the prior note, only the triggers and the hub record are kept.
+    # Of the prior note, only the triggers and the hub record are kept. Triggers of clusters have the form of VMs'.
     prior_placed = {PLACED_KEY: prior_note[PLACED_KEY]} if PLACED_KEY in prior_note else None
     hub_record = {ON_HUB: prior_note[ON_HUB]} if ON_HUB in prior_note else {}
     placed_note = record_vm_placements(prior_placed, pick_triggers, clusters, serial) or {}

@@ -56,7 +56,7 @@ def _execute_staged_run(
     instance: Instance, run: FleetUpdateRun, placement: PlacementPlan | None, hub: PlannedHub, member_list: MemberList
 ) -> Iterator[Diagnostic]:
     """Execute one staged run as far as possible: update the placement's bindings, rollout and timelines, and record the
-    progress in the instance's note. Yield warnings about the run.
+    progress in `private` of the instance. Yield warnings about the run.
     """
     if placement is None or not placement.spec.is_external:
         obstacle = "no such placement" if placement is None else "its strategy is not External"
@@ -129,8 +129,8 @@ def _build_blocked_run_problems(progress: StagedRunOutcome, failures: dict[str, 
 
 
 def _find_changed_clusters(placement: PlacementPlan, context: _StagedRunInput, clusters: set[str]) -> Iterator[str]:
-    """Yield the clusters with a binding changed by a run. A binding stays as it is, with the message of an earlier run,
-    if its state, resource snapshot, overrides and apply strategy are those of this run already.
+    """Yield the `clusters` with a binding changed by a run. Others have its state, resource snapshot, overrides and
+    apply strategy already: they keep the message of an earlier run.
     """
     prior = index_by_cluster(placement.spec.prior_bindings)
     changed_before = placement.rollout.clusters | placement.released_clusters | placement.clusters_with_unknown_rollout
@@ -138,7 +138,7 @@ def _find_changed_clusters(placement: PlacementPlan, context: _StagedRunInput, c
         binding, resources = prior.get(cluster), placement.current.applied.on_cluster.get(cluster)
         rendered = placement.snapshot_store.render_cluster(context.snapshot.index, cluster)
         if binding is None or resources is None or rendered is None or cluster in changed_before:
-            yield cluster  # new, or changed before this run
+            yield cluster  # new, unknown, or changed before this run
             continue
         apply_strategy = placement.spec.find_apply_strategy(cluster)
         before = (binding.state, binding.is_deleting, binding.resource_snapshot, resources.overrides, apply_strategy)
@@ -156,14 +156,14 @@ def _read_run_record(instance: Instance, run: FleetUpdateRun, hub: PlannedHub) -
     recorded = convert(instance.prior_note, RunRecord)
     if observed is None:
         return recorded
-    by_cluster = get_mapping(hub.observed.run_overrides, run.build_key(run.name))
-    names = sorted({*chain.from_iterable(by_cluster.values())})
+    names_by_cluster = get_mapping(hub.observed.run_overrides, run.build_key(run.name))  # of override snapshots
+    names = sorted({*chain.from_iterable(names_by_cluster.values())})
     if not hub.observed.overrides.keys() >= set(names):
         # Some snapshots were not captured; use those recorded in state.
         return replace(observed, overrides=recorded.overrides, picked=recorded.picked)
     overrides = tuple(hub.observed.overrides[name] for name in names)
     position_of = {name: position for position, name in enumerate(names)}  # in `overrides`
-    picked = {cluster: tuple(position_of[name] for name in snapshots) for cluster, snapshots in by_cluster.items()}
+    picked = {cluster: tuple(position_of[name] for name in picks) for cluster, picks in names_by_cluster.items()}
     return replace(observed, overrides=overrides, picked=picked)
 
 
@@ -196,8 +196,8 @@ def _warn_skipped_stages(instance: Instance, context: _StagedRunInput) -> Iterat
 
 
 def _warn_pruned_snapshot(instance: Instance, run: FleetUpdateRun, placement: PlacementPlan) -> Iterator[Diagnostic]:
-    """Warn about a run with an old snapshot that a hub may have pruned. Seen on a running hub: of eight under
-    a limit of three, 4, 6 and 8 remained.
+    """Warn about a run with an old snapshot that a hub may have pruned. A running hub with a limit of 3 snapshots kept
+    the numbers 4, 6 and 8 of 8.
     """
     newest, limit = placement.snapshot_store.snapshots[-1].index, placement.spec.configuration.revision_history_limit
     observed_snapshots = get_list(placement.spec.observed_attributes, "resource_snapshots")
@@ -233,9 +233,8 @@ def _warn_delete_only_run(instance: Instance, context: _StagedRunInput) -> Itera
 
 
 def _find_failed_clusters_of_run(placement: PlacementPlan, context: _StagedRunInput) -> dict[str, str]:
-    """Return the clusters of a run with failing resources, each with the cause.
-
-    Overrides may fail on all clusters of the run. A failing apply counts only on clusters not updated by the run yet.
+    """Return the clusters of a run with failing resources, each with the cause. Overrides may fail on all clusters of
+    the run. A failing apply counts only on clusters not updated by the run yet.
     """
     failures: dict[str, str] = {}
     if not placement.spec.configuration.is_report_only:  # else nothing is applied
@@ -360,7 +359,7 @@ def _lock_resources_of_run(placement: PlacementPlan, context: _StagedRunInput) -
     snapshot, labels = context.snapshot, placement.selection.clusters.labels
     renderers: dict[tuple[int, ...], ClusterRenderer] = {}  # by positions of overrides
     for cluster in context.plan.updated_clusters:
-        positions = context.picked.get(cluster, ())
+        positions = context.picked.get(cluster, ())  # of its overrides in `context.overrides`
         if positions not in renderers:
             cluster_overrides = tuple(context.overrides[position] for position in positions)
             renderers[positions] = ClusterRenderer(snapshot.objects, cluster_overrides, labels)

@@ -81,7 +81,7 @@ class _RolloutInputs(Struct, frozen=True):
 
 
 def _has_new_namespace_of_override(changed: _ChangedInstance, override: FleetOverride) -> bool:
-    """Return True if a change of a manifest adds the namespace of an override: the manifest is new, or has it now."""
+    """Return True if a changed manifest adds the namespace of an override: it is new, or did not have it before."""
     namespace = ObjectIdentity("", "Namespace", "", override.namespace)
     if changed.instance.is_removed or namespace not in changed.identities:
         return False
@@ -98,8 +98,8 @@ class _ChangedIndex:
 
     def __init__(self, changed_objects: Sequence[_ChangedInstance]) -> None:
         self.by_position = {item.position: item for item in changed_objects}
-        self._by_identity: dict[ObjectIdentity, list[int]] = {}
-        self._by_placement: dict[tuple[type, str], list[int]] = {}
+        self._by_identity: dict[ObjectIdentity, list[int]] = {}  # positions of manifests by object in them
+        self._by_placement: dict[tuple[type, str], list[int]] = {}  # positions by class and key of the placement
         self.remaining_members: list[int] = []  # positions; not removed
         self.changed_members: list[int] = []  # neither new nor removed
         self.relabeled_members: list[int] = []  # with other labels
@@ -193,7 +193,7 @@ def _find_inputs_of_run(index: _ChangedIndex, changed: _ChangedInstance, rollout
 
 
 def _find_manifests_with_namespace(index: _ChangedIndex, override: FleetOverride) -> Iterator[int]:
-    """Yield the manifests creating the namespace of an override."""
+    """Yield the positions in `index` of the manifests creating the namespace of an override."""
     namespace = ObjectIdentity("", "Namespace", "", override.namespace)
     for position in index.find_manifests({namespace}):
         if _has_new_namespace_of_override(index.by_position[position], override):
@@ -238,10 +238,9 @@ def _get_placement_key(version: FleetObject) -> str:
 def compute_step_order(
     instances: Iterable[Instance], placements: Mapping[str, PlacementPlan], hub: PlannedHub
 ) -> tuple[dict[Address, tuple[Address, ...]], list[Diagnostic]]:
-    """Return the addresses to complete before the step of each changed object that may wait, and warnings.
-
-    Steps wait if they start or approve a run, evict a binding, or start a rollout. The warnings are about overrides
-    created after the start of a rollout.
+    """Return the addresses to complete before the step of each changed object that may wait, and warnings. Steps wait
+    if they start or approve a run, evict a binding, or start a rollout. The warnings are about overrides created after
+    the start of a rollout.
     """
     changed_objects = list(_list_changed_objects(instances))
     index = _ChangedIndex(changed_objects)
@@ -350,12 +349,14 @@ class _RolloutIndex:
 
     def _build_rollout_inputs(self, key: str, placement: PlacementPlan) -> _RolloutInputs:
         """Build the inputs of a placement from its selections before and after the plan."""
-        previous = placement.spec.previous_configuration or placement.spec.configuration
+        configuration = placement.spec.configuration
+        previous = placement.spec.previous_configuration or configuration
         prior_manifests = select_resources(previous, self._hub.prior_object_index)
         manifests = tuple(expand_envelopes((*placement.selection.manifests, *prior_manifests)))
         overrides = () if placement.spec.is_external else self._overrides  # staged runs wait for overrides themselves
         positions = frozenset(position for position, override in overrides if is_any_affected(override, manifests))
-        objects_in_state = select_resources(placement.spec.configuration, self._hub.prior_object_index)
+        # Objects selected by the configuration of this plan, as they are in state.
+        objects_in_state = select_resources(configuration, self._hub.prior_object_index)
         return _RolloutInputs(
             key,
             identities=frozenset(map(get_object_identity, manifests)),

@@ -258,7 +258,7 @@ def format_binding_scores(row: PlacementChange) -> str:
 
 
 def render_binding_list(rows: Sequence[PlacementChange]) -> Part:
-    """Render bindings as lists if a grid has no room: changed ones, then kept ones folded; None without bindings."""
+    """Render bindings as lists in place of a grid: changed ones, then kept ones folded; None without bindings."""
     changed_rows = [row for row in rows if row.action is not PlacementAction.KEEP]
     kept_rows = [row for row in rows if row.action is PlacementAction.KEEP]
     changed_part = None  # renders nothing

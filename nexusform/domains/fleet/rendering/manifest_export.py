@@ -179,7 +179,7 @@ def build_hub_bodies(type_name: str, schema: BlockSchema, attributes: Mapping[st
     import yaml
 
     if type_name in _KINDS and not isinstance(attributes.get("manifest"), str):
-        return [_build_fleet_object(type_name, schema, attributes)]  # otherwise the manifests are texts
+        return [_build_fleet_object(type_name, schema, attributes)]  # from its blocks; others are rendered as text
     return list(map(yaml.safe_load, _render_documents(type_name, schema, attributes)))
 
 

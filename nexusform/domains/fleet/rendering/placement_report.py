@@ -105,8 +105,8 @@ def _describe_pick_batches(explanation: PlacementExplanation) -> Iterator[str]:
 
 def _describe_binding_history(clusters: Sequence[ClusterExplanation], reason: PlacementReason) -> Iterator[str]:
     """Yield a sentence per cluster: the action of this plan on its binding, or else since when state has the binding.
-    Clusters without both have no sentence. A binding kept in spite of a change has a trigger, for example a changed
-    member; other kept ones have none, and count as without an action.
+    Keeping a binding is an action only with a trigger, such as a changed member. Clusters without an action and a
+    record have no sentence.
     """
     for cluster in clusters:
         name = cluster.cluster
@@ -154,7 +154,8 @@ def _build_table(explanation: PlacementExplanation) -> Table:
     rows = tuple(Row(_build_cluster_row(cluster, explanation, has_batches=has_batches)) for cluster in clusters)
     scores = ("rank", "spread", "affinity", "margin", "verdict")
     heads = ("cluster", "binding", *(("batch",) if has_batches else ()), *scores)
-    return Table(heads, rows, figures=frozenset(heads.index(name) for name in ("rank", "spread", "affinity")))
+    number_columns = frozenset(heads.index(name) for name in ("rank", "spread", "affinity"))
+    return Table(heads, rows, figures=number_columns)
 
 
 def _get_state(cluster: ClusterExplanation) -> str:
@@ -219,12 +220,13 @@ def _format_scheduling_result(cluster: ClusterExplanation) -> str:
         return "picked"
     if rejection_text:
         return rejection_text
-    return "outscored" if cluster.margin is not None else "passes"  # passes the rules, but nothing is picked now
+    # A margin compares the scores with a pick. Without picks now, the cluster only passes the rules.
+    return "outscored" if cluster.margin is not None else "passes"
 
 
 def _build_verdict_section(cluster: ClusterExplanation, explanation: PlacementExplanation) -> Section:
-    """Build the section about one cluster: its state, the rules rejecting it, and if not bound its batch and rank. A
-    bound cluster may have rejections, too: the rules count only for a new pick.
+    """Build the section about one cluster: its state, the rules rejecting it, and unless it is bound, its batch and
+    rank. A bound cluster may have rejections, too: the rules count only for a new pick.
     """
     lines = []
     # The reason reported for a bound cluster is about its earlier pick, and rejections are about a new one.
@@ -267,7 +269,7 @@ def _format_preference(number: int, preference: PreferredTermScore) -> str:
 
 
 def _build_override_sections(objects: Sequence[Manifest], rendered: Sequence[Manifest]) -> list[Section]:
-    """Build sections for objects changed by overrides: the cluster's version and the difference."""
+    """Build sections for objects changed by overrides: the difference and the version on the cluster (`rendered`)."""
     on_cluster = {manifest.identity: manifest for manifest in rendered}
     sections: list[Section] = []
     for manifest in objects:
@@ -377,12 +379,14 @@ def _describe_node_choice(reason: PodPlacementReason) -> Iterable[str]:
 
 
 def _describe_certainty(reason: PodPlacementReason) -> Iterator[str]:
-    """Yield a sentence on whether another run of the scheduler could decide differently."""
+    """Yield a sentence on whether another run of the scheduler could decide differently. An uncertain outcome may have
+    another node (`alternative`) if an assumption (`doubt`) does not hold.
+    """
     outcome = reason.outcome
     if reason.is_current:  # no decision of this plan, so nothing uncertain
         yield "Verdicts of the rules on every node at present:"
     elif outcome.node and outcome.is_certain:
-        # Pods of one template are interchangeable, unless their names or nodes are fixed, as of the kinds below.
+        # Pods of one template are interchangeable, except those of these kinds: their names or nodes are fixed.
         has_template = {"StatefulSet", "DaemonSet", "Pod"}.isdisjoint(outcome.workload.split("/")[:2])
         result = "puts the same number of these pods on this node" if has_template else "picks this node"
         yield f"Certain: every run of the scheduler {result}."

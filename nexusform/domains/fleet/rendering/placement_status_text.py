@@ -220,7 +220,7 @@ def _list_events(kind: str, conditions: tuple[Condition, ...], *, is_2023: bool)
 def render_placements(
     instances: Mapping[Address, InstanceState], version: str, width: int, *, show_sensitive: bool
 ) -> str:
-    """Render placements like `kubectl describe`; "" if one is unreadable or hidden."""
+    """Render placements like `kubectl describe` (of KubeFleet `version`); "" if one is unreadable or hidden."""
     texts = []
     for address, instance in instances.items():
         read_object = RESOURCE_TYPES[address.type].build_fleet_object

@@ -316,7 +316,7 @@ def list_unselected_clusters(
     selected: Iterable[Binding], outscored: Iterable[Decision], rejected: Iterable[Decision]
 ) -> tuple[Decision, ...]:
     """Return at most 20 decisions on unselected clusters (1000 with the selected ones), outscored ones first. As on a
-    real hub, a rejected but selected cluster is omitted and still uses a place. The inputs are read only as needed.
+    real hub, selected clusters in `rejected` count for this limit without a decision. The inputs are read as needed.
     """
     selected_clusters = collect_clusters(selected)
     maximum = max(0, min(MAX_UNSELECTED, MAX_DECISIONS - len(selected_clusters)))

@@ -138,7 +138,7 @@ def _check_unsupported_fields(policy: Policy) -> list[Problem]:
 
 
 def _check_cluster_names(names: tuple[str, ...]) -> list[Problem]:
-    """Return the problems of the names of a PickFixed policy."""
+    """Return the problems of the names of a PickFixed policy: first all invalid, then all long, then repeated ones."""
     path: Path = ("cluster_names",)
     problems: list[Problem] = []
     for i, name in enumerate(names):

@@ -269,14 +269,16 @@ def _explain_members(
 
 
 def _list_rejections(request: PlacementRequest, binding_table: BindingTable, position: int) -> tuple[Rejection, ...]:
-    """Return every rule's rejection of a member, except those due to its own binding (a spread counts it already)."""
+    """Return the rejections of a member by the rules. Left out are those due to its own binding: it rejects a second
+    one for the same placement, and the topology spread counts it already.
+    """
     member_list, binding_masks = binding_table.member_list, binding_table.masks
     is_bound = bool(binding_masks.current >> position & 1)
     ignored_rules = {"same_placement_affinity", "topology_spread" if is_bound else ""}
     rejections: list[Rejection] = []
     for rule in FILTERS:
         if rule.rule in ignored_rules:
-            continue  # its rejection would be due to the binding
+            continue
         accepted = rule.module.find_eligible(request, member_list, binding_masks)
         if not isinstance(accepted, CycleAbort) and not accepted >> position & 1:  # an abort is no rejection
             reason = rule.module.explain_rejection(request, member_list, binding_masks, position)
@@ -361,7 +363,7 @@ def _explain_pick_fixed_placement(
             rejection = Rejection(name, "cluster_names", "the policy does not name this cluster")
             rows.append(ClusterExplanation(name, binding, is_picked=False, rejections=(rejection,)))
         elif decision.is_selected:
-            is_bound, reason = name in bound, decision.reason
+            is_bound, reason = name in bound, decision.reason  # a bound cluster stays: it is not picked again
             row = ClusterExplanation(name, binding, is_picked=not is_bound, reported_reason=reason, is_bound=is_bound)
             rows.append(row)
         else:

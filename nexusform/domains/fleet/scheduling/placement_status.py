@@ -373,7 +373,7 @@ def convert_to_status_2023(status: PlacementStatus, bindings: Iterable[Binding])
 def _read_progress_of_status(status: ClusterStatus) -> ClusterProgress:
     """Return the progress of a cluster from its conditions. Steps after the first one not completed have none."""
     verdicts = {condition.type: condition.status for condition in status.conditions}
-    # With reported differences only, nothing is applied and nothing fails.
+    # With ReportDiff the hub reports differences only: nothing is applied, and no step fails.
     missing = TRUE if "DiffReported" in verdicts else UNKNOWN
     return ClusterProgress(
         rollout_started=verdicts.get("RolloutStarted", missing),

@@ -80,7 +80,7 @@ def rank_members(
     affinities, failing = member_list.get_cached(
         ("affinities", request.policy.preferred_terms), lambda: _group_by_affinity(request, member_list)
     )
-    if failing & candidates:  # the first failing candidate stops the cycle
+    if failing & candidates:  # masks of members: the first failing candidate stops the cycle
         position = next(iterate_ascending(failing & candidates))
         name = member_list.members[position].name
         _, messages = cluster_affinity.compute_scores(request, member_list)
@@ -207,7 +207,7 @@ def _pick_all(request: PlacementRequest, binding_table: BindingTable, _snapshot:
     if isinstance(filter_result, CycleAbort):
         return _CycleOutcome(abort=filter_result)
     existing = _list_bindings(binding_table, binding_table.scheduled, binding_table.bound)
-    picks = [ScoredMember(position, 0, 0) for position in iterate_ascending(filter_result.eligible)]  # none is bound
+    picks = [ScoredMember(position, 0, 0) for position in iterate_ascending(filter_result.eligible)]  # without scores
     picked = _bind_picked_clusters(binding_table, picks, filter_result.eligible)
     if isinstance(picked, CycleAbort):
         return _CycleOutcome(abort=picked)

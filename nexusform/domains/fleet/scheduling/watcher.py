@@ -184,7 +184,8 @@ def find_member_observations(
     old_taint = taint_toleration.find_untolerated_taint(old_member.taints, tolerations)
     new_taint = taint_toleration.find_untolerated_taint(new_member.taints, tolerations)
     if new_taint is not None and old_taint is None:
-        reason = taint_toleration.explain_rejection(request, MemberList([new_member]), BindingMasks(), 0)
+        alone = MemberList([new_member])
+        reason = taint_toleration.explain_rejection(request, alone, BindingMasks(), position=0)
         results.append(IneffectiveMemberChange(Trigger.TAINT_ADDED, reason))
     if _is_affinity_match(old_member, request) and not _is_affinity_match(new_member, request):
         results.append(IneffectiveMemberChange(Trigger.LABELS_NO_LONGER_MATCH, cluster_affinity.REASON))

@@ -246,13 +246,12 @@ def _read_policy(placement: ObservedPlacement, body: dict[str, Any]) -> Any:
     """Return the policy of the latest captured policy snapshot, by which the clusters were picked. Without a snapshot
     return the policy of the placement. It may have changed since.
     """
-    if placement.policy_index is not None:
+    if placement.policy_index is not None:  # the policy of a snapshot, None for none, replaces that of the body
         spec = {name: value for name, value in body.get("spec", {}).items() if name != "policy"}
-        number = placement.number_of_clusters  # an annotation of the snapshot, not part of its policy
-        number_field = {} if number is None else {"numberOfClusters": number}
-        body = {**body, "spec": spec}
         if placement.policy is not None:
-            body["spec"]["policy"] = {**placement.policy, **number_field}
+            number = placement.number_of_clusters  # an annotation of the snapshot, not part of its policy
+            spec["policy"] = {**placement.policy, **({} if number is None else {"numberOfClusters": number})}
+        body = {**body, "spec": spec}
     kind = _TYPES[placement.manifest.kind]
     assert kind.build_fleet_object is not None
     names = {"name": placement.manifest.name, "namespace": placement.manifest.namespace}

@@ -109,10 +109,9 @@ _VERSION: Final = "yaml_body_wo_version"
 
 
 def split_write_only_body(attributes: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
-    """Return the computed value of yaml_body for a write-only body, and the problems of these arguments. The value has
-    the names and labels of the body's objects, as {"yaml_body": TEXT}; it is UNKNOWN if the body is unknown or has
-    problems. It is {} if the configured yaml_body stays. Problems never show the text of the body. The arguments are:
-    yaml_body, or yaml_body_wo (the write-only body) with a version to be raised for a new text.
+    """Return {"yaml_body": TEXT} for a write-only body, with the names and labels of its objects, and the problems.
+    TEXT is UNKNOWN if the body is unknown or has problems. Return {} for a configured yaml_body, which stays. The
+    write-only body is yaml_body_wo, with a version to be raised for a new text. Problems never show the text.
     """
     body, secret, version = map(attributes.get, (_TEXT, _WRITE_ONLY, _VERSION))
     # Without a write-only body: yaml_body must be set, and a version has no meaning.
@@ -141,7 +140,7 @@ def split_write_only_body(attributes: Mapping[str, Any]) -> tuple[dict[str, Any]
 
 
 def _can_be_write_only(manifest: Manifest) -> bool:
-    """Return True for Secrets, ConfigMaps and custom resources (with a group of no known domain)."""
+    """Return True for Secrets, ConfigMaps and custom resources (of a group outside of Kubernetes and the fleet)."""
     if not manifest.group:  # the core API
         return manifest.kind in ("Secret", "ConfigMap")
     return "." in manifest.group and not manifest.group.endswith("k8s.io") and not is_fleet_group(manifest.group)
@@ -246,8 +245,8 @@ def find_secret_paths(attributes: Mapping[str, Any]) -> tuple[Path, ...]:
 
 
 def build_hub_objects(attributes: Mapping[str, Any]) -> HubObjects:
-    """Return the objects and their cluster. State has no text of a write-only body, so each object gets the version of
-    the body: another version makes it another object, and a rollout starts.
+    """Return the objects and their cluster. Objects of a write-only body, with only names and labels in state, get the
+    version of the body as a field: a new version is a change of the object, and starts a rollout.
     """
     manifests = _read_manifests(attributes).manifests
     version = attributes.get(_VERSION)

@@ -79,7 +79,7 @@ class FleetKind(Struct, frozen=True):
         """
         if attributes.get("manifest") is UNKNOWN:
             return []  # checked once it is known
-        if attributes.get("lenient") is True:  # "..." may stand for the selectors
+        if attributes.get("lenient") is True:  # the placeholder "..." may replace the selectors
             findings = [finding for finding in findings if finding.path != NO_SELECTOR]
         document = self.read_document(attributes)
         problems = self._check_names(attributes, document)
@@ -149,11 +149,11 @@ def build_fleet_type(
     values: Mapping[str, AttributeSchema] = {},
     phase: int = 5,
     manifest: AttributeSchema = MANIFEST,
-    goes_beside: tuple[str, ...] = (),
+    concurrent_types: tuple[str, ...] = (),
 ) -> ResourceType:
     """Build a resource type of the fleet API. `read(attributes, arguments)` returns its object, and `findings(object,
-    arguments)` its problems. `values` are attributes outside the manifest. `goes_beside` are types with objects waiting
-    for those of this type, such as a run for its approval: both start together (`concurrent_types`).
+    arguments)` its problems. `values` are attributes outside the manifest. Objects of `concurrent_types` wait for those
+    of this type, such as a run for its approval: both start together. Types of a lower `phase` are planned first.
     """
     schema = BlockSchema(
         {
@@ -186,7 +186,7 @@ def build_fleet_type(
         check=check,
         fill=fleet.fill,
         build_fleet_object=read_fleet_object,
-        concurrent_types=goes_beside,
+        concurrent_types=concurrent_types,
     )
 
 

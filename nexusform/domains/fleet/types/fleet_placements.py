@@ -57,7 +57,7 @@ _CLUSTER_KINDS: Final = {
 
 
 def _index_by_cluster(attributes: Values, note: Mapping[str, Any] | None) -> dict[str, tuple[Manifest, ...]] | None:
-    """Return the objects of a placement in state by cluster; None if state does not record them."""
+    """Return the objects of a placement in state by cluster; None if its private data (`note`) does not have them."""
     from nexusform.domains.fleet.planning.placement_records import list_cluster_objects
 
     return list_cluster_objects(attributes, note)
@@ -72,7 +72,7 @@ def build_placement_type(name: str, kind: str, description: str, *, is_namespace
         read=read_placement,
         findings=partial(_check_placement, is_namespaced=is_namespaced),
         values=PLACEMENT_VALUES,
-        phase=6,
+        phase=6,  # planned after the other fleet types (5)
     )
     return replace(
         placement, kind=PlanningKind.PLACEMENT, placement_kinds=(BINDING, POD), list_applied_objects=_index_by_cluster

@@ -145,7 +145,7 @@ def build_approval_type(name: str, kind: str, *, run: str, is_namespaced: bool =
         read=partial(_read_approval, fleet=fleet),
         findings=_warn_unrequested_approval,
         values={"approved": _APPROVED},
-        goes_beside=(run,),
+        concurrent_types=(run,),
     )
 
 

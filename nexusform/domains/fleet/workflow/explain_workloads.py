@@ -173,7 +173,7 @@ def explain_fleet(request: PlanRequest, pattern: AddressPattern, name: str) -> D
     kind = request.registries.get_kind(pattern.type)
     if kind not in (PlanningKind.MEMBER, PlanningKind.PLACEMENT, PlanningKind.MANIFEST):
         return None
-    planned = make_plan(replace(request, samples=0, includes_remedies=False))
+    planned = make_plan(replace(request, samples=0, includes_remedies=False))  # certainties and fixes are not needed
     fleet = find_planned_fleet(planned)
     if fleet is None:
         return None

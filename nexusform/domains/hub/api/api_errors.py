@@ -48,7 +48,6 @@ class ApiErrorKind(StrEnum):
     OTHER = "other"
 
 
-# Kinds of errors that the status alone determines.
 _KINDS_BY_STATUS: Final[Mapping[int, ApiErrorKind]] = {
     401: ApiErrorKind.UNAUTHENTICATED,
     410: ApiErrorKind.EXPIRED,
@@ -74,6 +73,7 @@ class ApiError(Exception):
     """Response without success."""
 
     def __init__(self, status: int, body: Any, retry_after: float | None = None) -> None:
+        """Read the message and the causes in `body`; `retry_after` is in seconds, None if the hub requests no pause."""
         self.status = status
         self.body = body
         self.retry_after = retry_after

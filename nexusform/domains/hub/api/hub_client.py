@@ -73,7 +73,7 @@ class HubProblem(Exception):
 
     def __init__(self, message: str, *, is_temporary: bool = False) -> None:
         super().__init__(message)
-        self.is_temporary = is_temporary
+        self.is_temporary = is_temporary  # a later request may succeed
 
 
 class HubLocation(Struct, frozen=True):
@@ -137,7 +137,7 @@ class HubClient:
         self._send_slots = Semaphore(_MAX_CONCURRENT)
         self._webhook_failed_at: float | None = None  # start of webhook timeouts in dry runs
         self._has_answered = False
-        self._step = local()  # for the step of each thread: report of silence, and deadline of retries
+        self._step = local()  # of each thread: the deadline of retries, and a function to report a silent hub
         self.clock_skew = 0.0  # seconds of the local clock ahead of the hub's
         self._sends_date = False  # True: its responses have a Date header
         self.is_closed = False
@@ -171,7 +171,7 @@ class HubClient:
         return (datetime.now(UTC) - heartbeat).total_seconds() if heartbeat is not None else 0.0
 
     def _find_newest_heartbeat(self, objects: Iterable[Mapping[str, Any]]) -> datetime | None:
-        """Return the newest heartbeat of the members among objects; None with Date headers."""
+        """Return the newest heartbeat of the members among objects; None with Date headers: they are exact."""
         return None if self._sends_date else find_newest_heartbeat(objects)
 
     def _measure_clock_skew(self, date: str) -> None:

@@ -62,7 +62,6 @@ def _make_scoped_kinds(kind: str) -> tuple[HubKind, HubKind]:
 WORK: Final = HubKind("Work", is_namespaced=True)
 MEMBER: Final = HubKind("MemberCluster", is_namespaced=False, group=CLUSTER_GROUP)
 
-# Kinds read for a plan from a hub.
 READ_KINDS: Final = (
     *_make_scoped_kinds("ResourcePlacement"),
     *_make_scoped_kinds("ResourceBinding"),

@@ -36,8 +36,7 @@ ObjectKey = tuple[str, str, str, str]  # group, kind, namespace and name
 
 def read_hub_snapshot(arguments: Mapping[str, Any], trust: KubeconfigTrust) -> str:
     """Return the objects of a hub as JSON, and those selected by placements (`selectors`). Raises ExternalQueryProblem.
-
-    Times are by the hub's clock, `clock_skew` is in seconds. `heartbeat_age` is 0 unless the hub sends no clock.
+    `clock_skew`: seconds of the local clock ahead of the hub's. `heartbeat_age` is 0 unless the hub sends no clock.
     Without permission, `optional` kinds of the arguments are in `skipped`, and selected kinds in `unlisted`.
     """
     try:
@@ -147,7 +146,8 @@ def _list_kind(hub: HubClient, kind: HubKind, version: str, collection: str = ""
         if version and api_error.status in _EXPIRED_STATUSES:
             raise _ResourceVersionExpired(str(api_error)) from None
         if api_error.kind is ApiErrorKind.PERMISSION:
-            raise _ListForbidden(f"{kind.plural} be listed: {api_error.reason}") from None  # after "does not let"
+            # The second half of a sentence: SERVER does not let KIND be listed.
+            raise _ListForbidden(f"{kind.plural} be listed: {api_error.reason}") from None
         if api_error.status == 404:
             detail = (
                 f"{hub.server} serves no {kind.plural}: it is no hub of KubeFleet, or of an older version. "

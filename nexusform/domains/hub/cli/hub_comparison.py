@@ -64,20 +64,20 @@ def _list_sections(result: HubReconciliation) -> Iterator[Section]:
         score_lines.append(f"{check.name}: {accuracy}{enclose('; not verified: ', check.not_verified)}")
     if rows:
         heads = ("Placement", "Clusters in state", "On the hub", "Otherwise")
-        yield Section("Placements", table=Table(heads, tuple(rows), figures=frozenset({1, 2, 3})))
+        yield Section("Placements", table=Table(heads, tuple(rows), figures=frozenset({1, 2, 3})))  # columns of numbers
     if binding_rows:
         table = Table(("Placement", "Cluster", "State had", "The hub shows"), tuple(binding_rows))
         yield Section("Otherwise than state had it", table=table, is_finding=True)
     if result.pending:
-        rows = [Row(item, is_finding=True) for item in result.pending]
-        table = Table(("Placement", "What the hub has still to do"), tuple(rows))
+        pending_rows = tuple(Row(item, is_finding=True) for item in result.pending)
+        table = Table(("Placement", "What the hub has still to do"), pending_rows)
         yield Section("Not through", table=table, is_finding=True)
     if result.rules:
-        rows = []
+        rule_rows: list[Row] = []
         for rule in result.rules:
             holds = rule.satisfied == "always"
-            rows.append(Row((str(rule.address), _RULE_RESULTS[holds]), is_finding=not holds))
-        table = Table(("Separation rule", "On what is"), tuple(rows))
+            rule_rows.append(Row((str(rule.address), _RULE_RESULTS[holds]), is_finding=not holds))
+        table = Table(("Separation rule", "On what is"), tuple(rule_rows))
         yield Section("Separation rules", table=table, is_finding=bool(result.broken_rules))
     if score_lines:
         yield Section("Predictions of applied plans", tuple(score_lines))

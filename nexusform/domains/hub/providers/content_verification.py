@@ -36,7 +36,7 @@ from nexusform.domains.hub.providers.hub_wait import (
     list_works,
 )
 from nexusform.domains.hub.providers.object_access import get_identity, list_objects_if_permitted
-from nexusform.domains.hub.providers.prediction_verification import VerificationResult
+from nexusform.domains.hub.providers.prediction_verification import VerificationResult, build_prediction
 from nexusform.domains.hub.providers.rollout_progress import PlacementProgress, get_labels, get_name
 from nexusform.domains.pods.importers.manifest_parser import Manifest
 from nexusform.interfaces.plugins import ChangeRequest, StepProgress
@@ -77,14 +77,15 @@ class ContentVerifier:
 
     def verify_placement(self, verification: VerificationResult, final: PlacementProgress) -> VerificationResult:
         """Return `verification` extended by the clusters with other objects than planned. The objects before overrides
-        are in the resource snapshot, not read for a new placement. Those after overrides are in the Works, read if the
-        plan has overrides and the rollout is complete. Staged runs have checks of their own.
+        are in the resource snapshot. Those after overrides are in the Works, read only if the plan has overrides and
+        the rollout is complete. Staged runs have checks of their own.
         """
         resources, latest_index = self._get_planned_resources(), final.latest_snapshot
-        is_rolled_out = not final.message and not self._is_run_managed
+        is_rolled_out = not final.message and not self._is_run_managed  # "": nothing is pending
         has_overrides = any(rendered.digest for rendered in resources.on_cluster.values())
         if is_rolled_out and latest_index is not None and has_overrides:
-            verification = self._verify_works(verification, resources, latest_index)
+            placement = get_identity(self._step.key.type, self._planned)[1:]  # namespace and name
+            verification = self._verify_works(verification, resources, latest_index, placement)
         index = self._find_index_to_verify(final)
         if index is None:
             return verification  # nothing to verify
@@ -95,9 +96,8 @@ class ContentVerifier:
         return verification.add_wrong_content(wrong_clusters, index, difference)
 
     def report_renumbered_snapshots(self, final: PlacementProgress) -> tuple[Path, ...]:
-        """Report if the hub has taken several resource snapshots of the changes, but the plan predicted one. Clusters
-        then have the planned objects under a higher number. Return the paths of these numbers: they are no wrong
-        predictions.
+        """Report if the hub has taken several resource snapshots of the changes, not the predicted one. Clusters then
+        have the planned objects under a higher number. Return the paths of these acceptable numbers.
         """
         index = self._find_index_to_verify(final)
         if index is None or self._find_snapshot_difference(index) != "":
@@ -140,8 +140,7 @@ class ContentVerifier:
         snapshots = [*recorded[-1:], *self._get_planned_resources().snapshots][-2:]  # the latest two
         if len(snapshots) < 2:
             return 0  # no previous one
-        pairs = [{(item.title, compute_body_hash(item)) for item in snapshot.objects} for snapshot in snapshots]
-        before, after = pairs
+        before, after = ({(item.title, compute_body_hash(item)) for item in snapshot.objects} for snapshot in snapshots)
         changed_pairs = before ^ after  # a changed object has a pair of title and hash in each
         return len({title for title, _ in changed_pairs})
 
@@ -177,14 +176,12 @@ class ContentVerifier:
         return list_objects_if_permitted(partial(list_created_objects, self._hub, kind, namespace, placement))
 
     def _verify_works(
-        self,
-        verification: VerificationResult,
-        resources: AppliedResources,
-        index: int,
-        placement: tuple[str, str] | None = None,
+        self, verification: VerificationResult, resources: AppliedResources, index: int, placement: tuple[str, str]
     ) -> VerificationResult:
-        """Add missing Works and clusters with unplanned objects in Works. `placement`: (namespace, name), None: own."""
-        works = list_works(self._hub, *(placement or get_identity(self._step.key.type, self._planned)[1:]))
+        """Return `verification` with missing Works, and with Works of other objects than planned (`resources`).
+        `index`: of the latest resource snapshot. `placement`: namespace and name of the placement.
+        """
+        works = list_works(self._hub, *placement)
         verification = replace(verification, not_verified=describe_missing_works(resources, works))
         for cluster, difference in find_wrong_works(resources, works or ()):
             verification = verification.add_wrong_content([cluster], index, difference)
@@ -211,7 +208,7 @@ class _PickedOverrides(Struct, frozen=True):
 
 def render_run_content(note: Body, snapshots: Bodies, members: Bodies) -> AppliedResources:
     """Return the objects of the clusters of a completed run with overrides: those of its resource snapshot, changed
-    by the planned overrides. `note` is the planned private note of the run.
+    by the planned overrides. `note` is the planned private data of the run in state.
     """
     record = convert(note, _PickedOverrides)
     on_cluster: dict[str, RenderedResources] = {}
@@ -284,7 +281,7 @@ class _StagePosition(Struct, frozen=True):
 
 def find_wrong_run_resources(run: Body, note: Body, snapshots: Bodies, applied: AppliedObjects) -> str:
     """Return how the resources of a completed run differ from the planned ones; "" if they do not, or if either is
-    unknown. `note` is the planned private note of the run, `snapshots` are the resource snapshots of its placement.
+    unknown. `note` is the planned private data of the run, `snapshots` are the resource snapshots of its placement.
     """
     planned_index = note.get("resource_snapshot")
     used_index = parse_integer(get_text(run, "status", "resourceSnapshotIndexUsed"))
@@ -336,7 +333,7 @@ def verify_run(name: str, note: Body, run: Body) -> tuple[VerifiedPrediction, ..
         return ()  # nothing was predicted
     was_end_planned = note.get("ended") is True
     ends = (_RUN_ENDS[was_end_planned], _RUN_ENDS[observed.succeeded])
-    predictions = [_build_prediction(RUN_END_PREDICTION, name, *ends, chance=0.5)]
+    predictions = [_build_run_prediction(RUN_END_PREDICTION, name, *ends, chance=0.5)]
     planned_places, observed_places = map(_index_stage_positions, (note["stages"], _list_stages(run)))
     planned_clusters = get_list(note, "done")
     is_partial = not was_end_planned or not observed.succeeded
@@ -345,12 +342,14 @@ def verify_run(name: str, note: Body, run: Body) -> tuple[VerifiedPrediction, ..
         was_planned, is_updated = cluster in planned_clusters, cluster in observed.done
         if is_partial or was_planned != is_updated:
             results = (_UPDATE_RESULTS[was_planned], _UPDATE_RESULTS[is_updated])
-            predictions.append(_build_prediction(RUN_END_PREDICTION, title, *results, chance=0.5))
+            predictions.append(_build_run_prediction(RUN_END_PREDICTION, title, *results, chance=0.5))
         place = observed_places.get(cluster)
         # The only cluster of a stage has one possible place, so this counts only if it is wrong.
         if place is not None and (planned_place.size > 1 or place != planned_place):
             texts = (planned_place.text, place.text)
-            predictions.append(_build_prediction(RUN_ORDER_PREDICTION, title, *texts, chance=1 / planned_place.size))
+            predictions.append(
+                _build_run_prediction(RUN_ORDER_PREDICTION, title, *texts, chance=1 / planned_place.size)
+            )
     return tuple(predictions)
 
 
@@ -375,10 +374,12 @@ def _index_stage_positions(stages: Iterable[tuple[str, Sequence[str]]]) -> dict[
     }
 
 
-def _build_prediction(subject: str, name: str, predicted: str, observed: str, *, chance: float) -> VerifiedPrediction:
-    """Build the verified prediction of one fact (share 1.0). `chance`: the probability to guess it."""
+def _build_run_prediction(
+    subject: str, name: str, predicted: str, observed: str, *, chance: float
+) -> VerifiedPrediction:
+    """Build the verified prediction of one fact about a run. `chance`: the probability of a random guess."""
     text = f"{name}: predicted: {predicted}; observed: {observed}"
-    return VerifiedPrediction(subject, share=1.0, chance=chance, was_correct=predicted == observed, text=text)
+    return build_prediction(subject, text, was_correct=predicted == observed, chance=chance)
 
 
 def verify_eviction(name: str, note: Body, reason: str) -> tuple[VerifiedPrediction, ...]:
@@ -391,6 +392,4 @@ def verify_eviction(name: str, note: Body, reason: str) -> tuple[VerifiedPredict
     prediction = _EVICTION_RESULTS[predicts_execution]
     text = f"{name}: predicted to be {prediction} ({predicted.get('message')}), but was {result}"
     is_correct = predicts_execution == (result == "executed")
-    return (  # of two possible results one is predicted: share 1.0, chance 0.5
-        VerifiedPrediction(EVICTION_PREDICTION, 1.0, 0.5, was_correct=is_correct, is_certain=is_certain, text=text),
-    )
+    return (build_prediction(EVICTION_PREDICTION, text, was_correct=is_correct, is_certain=is_certain),)

@@ -58,9 +58,8 @@ def remove_ignored_fields(
 
 
 def _find_body_path(argument: Path, body: Body) -> Path:
-    """Return the path of an argument in a body. Labels have keys of their own; repeated blocks are plural.
-
-    With tolerations in the body, ("policy", "toleration") is ("spec", "policy", "tolerations") there.
+    """Return the path of an argument in a body. Labels have keys of their own; repeated blocks are plural. With
+    tolerations in the body, ("policy", "toleration") is ("spec", "policy", "tolerations") there.
     """
     if argument[:1] == ("labels",):
         return ("metadata", *argument)
@@ -118,8 +117,7 @@ def find_foreign_fields(existing: Body, manager: str) -> dict[Path, str]:
 
 def _list_owned_paths(fields: Body, parent: tuple[str, ...] = ()) -> Iterator[Path]:
     """Yield the paths of fields owned as a whole, and of lists with owned elements. `fields` are a part of
-    managedFields: {"f:spec": {"f:policy": {}}} owns ("spec", "policy"). Names of list elements begin with `k:` or `v:`,
-    not with `f:`.
+    managedFields: {"f:spec": {"f:policy": {}}} owns ("spec", "policy"). List elements have names with `k:` or `v:`.
     """
     if parent and not fields:
         yield parent
@@ -132,9 +130,8 @@ def _list_owned_paths(fields: Body, parent: tuple[str, ...] = ()) -> Iterator[Pa
 
 
 def _list_managed_field_paths(fields: Body, parent: tuple[str, ...] = ()) -> Iterator[Path]:
-    """Yield the paths of owned fields; `()`, the whole object, for an owned list element (`k:`, `v:`).
-
-    Of {"f:spec": {"f:policy": {"f:placementType": {}}}} it is ("spec", "policy", "placementType").
+    """Yield the paths of owned fields; `()`, the whole object, for an owned list element (`k:`, `v:`). Of
+    {"f:spec": {"f:policy": {"f:placementType": {}}}} it is ("spec", "policy", "placementType").
     """
     names = sorted(fields.keys() - {"."})  # ".": the parent itself
     if parent and not names:
@@ -147,9 +144,8 @@ def _list_managed_field_paths(fields: Body, parent: tuple[str, ...] = ()) -> Ite
 
 
 def _list_sent_paths(sent: Any, parent: Path = ()) -> Iterator[Path]:
-    """Yield the paths of values in a body (lists whole), except those of its identity: kind, name and namespace.
-
-    Of {"kind": "ConfigMap", "data": {"a": "1", "b": "2"}} they are ("data", "a") and ("data", "b").
+    """Yield the paths of values in a body (lists whole), except those of its identity: kind, name and namespace. Of
+    {"kind": "ConfigMap", "data": {"a": "1", "b": "2"}} they are ("data", "a") and ("data", "b").
     """
     if isinstance(sent, Mapping) and sent:
         for name, value in sent.items():
@@ -202,10 +198,9 @@ def _remove_field(body: dict[str, Any], path: Path) -> None:
 def build_hub_record(
     type_name: str, existing: Iterable[ExistingObject], manager: str, prior_note: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Build the record for state about the existing objects (with a uid) of a resource on the hub. {} without any.
-
-    It has their uids, the objects being deleted, and for a placement the fields applied by other managers. Other
-    entries of the record in `prior_note` are kept, except for a manifest.
+    """Build the record for state about the existing objects (with a uid) of a resource on the hub. {} without any. It
+    has their uids, the objects being deleted, and for a placement the fields applied by other managers. Other entries
+    of the record in `prior_note` are kept, except for a manifest.
     """
     identified = [(hub_object, body) for hub_object, body in existing if get_uid(body)]
     if not identified:
@@ -252,12 +247,12 @@ def describe_foreign_fields(type_name: str, existing: Iterable[ExistingObject], 
 
 def _has_non_default_value(type_name: str, body: Body, path: Path) -> bool:
     """Return True if a field differs from its default, or if the defaults of its kind are unknown."""
-    fleet_object = RESOURCE_TYPES[type_name].build_fleet_object
-    if type_name == MANIFEST_TYPE or fleet_object is None:
+    build_object = RESOURCE_TYPES[type_name].build_fleet_object
+    if type_name == MANIFEST_TYPE or build_object is None:
         return True  # its defaults are unknown
     identity = {"name": "any", "namespace": "any"}  # needed to build an object
     arguments = _convert_spec_to_arguments(type_name, _select_spec_paths(body, [path]))
-    return bool(fleet_object({**identity, **arguments}) != fleet_object(identity))
+    return bool(build_object({**identity, **arguments}) != build_object(identity))
 
 
 def _convert_spec_to_arguments(type_name: str, spec: Body) -> dict[str, Any]:
@@ -279,9 +274,8 @@ def _remove_empty(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _select_spec_paths(body: Body, paths: Iterable[Path]) -> Body:
-    """Return the part of a spec at the `paths` of its body.
-
-    With [("spec", "policy", "placementType")] it is {"policy": {"placementType": "PickAll"}}.
+    """Return the part of a spec at the `paths` of its body. With [("spec", "policy", "placementType")] it is
+    {"policy": {"placementType": "PickAll"}}.
     """
     parts: dict[str, Any] = {}
     for path in paths:
@@ -294,7 +288,7 @@ def _select_spec_paths(body: Body, paths: Iterable[Path]) -> Body:
 
 
 def get_recorded_uid(type_name: str, hub_object: HubObject, note: Mapping[str, Any]) -> str:
-    """Return the uid of an object in state, "" without one."""
+    """Return the uid of an object in the private data of its resource in state (`note`), "" without one."""
     hub_record = get_mapping(note, ON_HUB)
     if type_name == MANIFEST_TYPE:
         return get_text(hub_record, UIDS, "/".join(hub_object.identity))  # GROUP/KIND/NAMESPACE/NAME
@@ -302,7 +296,7 @@ def get_recorded_uid(type_name: str, hub_object: HubObject, note: Mapping[str, A
 
 
 def is_recreated(type_name: str, hub_object: HubObject, body: Body, note: Mapping[str, Any]) -> bool:
-    """Return True if an object has another uid than recorded; False for a member, since it may leave and join again."""
+    """Return True if an object has another uid than in `note`. False for a member: it may leave and join again."""
     recorded_uid = get_recorded_uid(type_name, hub_object, note)
     return bool(recorded_uid) and type_name != MEMBER_TYPE and get_uid(body) not in ("", recorded_uid)
 

@@ -63,7 +63,7 @@ class HubObject(Struct, frozen=True):
 
 
 def build_hub_objects(type_name: str, attributes: Mapping[str, Any]) -> list[HubObject]:
-    """Return the hub objects of a resource in order, with defaults as sent. An approval is the path of an object."""
+    """Return the hub objects of a resource in order, with defaults as sent. An approval has a path and no body."""
     if type_name in APPROVAL_TYPES:
         kind = KINDS[KINDS_BY_TYPE[type_name]]
         return [HubObject({}, kind.build_path(str(attributes.get("name")), get_text(attributes, "namespace")))]
@@ -152,9 +152,8 @@ _DEFAULTERS: Final[Mapping[str, Callable[[Body], None]]] = {
 
 
 def select_sent_fields(sent: Any, observed: Any) -> Any:
-    """Return the observed value with only the sent keys of mappings, also in lists of equal length; others whole.
-
-    Of the sent {"a": {"b": 1}} and the observed {"a": {"b": 2, "c": 3}, "d": 4} it is {"a": {"b": 2}}.
+    """Return the observed value with only the sent keys of mappings, also in lists of equal length; others whole. Of
+    the sent {"a": {"b": 1}} and the observed {"a": {"b": 2, "c": 3}, "d": 4} it is {"a": {"b": 2}}.
     """
     if isinstance(sent, Mapping) and isinstance(observed, Mapping):
         common_names = [name for name in sent if name in observed]
@@ -166,9 +165,8 @@ def select_sent_fields(sent: Any, observed: Any) -> Any:
 
 def find_differences(sent: Any, observed: Any, path: Path = ()) -> Iterator[Path]:
     """Yield the paths with an observed value different from the sent one, or missing; fields not sent do not count.
-    Lists of another length differ as a whole. `path` is the place of both values in their objects.
-
-    Of the sent {"a": {"b": 1}} and the observed {"a": {"b": 2}, "c": 3} it is only ("a", "b").
+    Lists of another length differ as a whole. `path` is the place of both values in their objects. Of the sent
+    {"a": {"b": 1}} and the observed {"a": {"b": 2}, "c": 3} it is only ("a", "b").
     """
     if isinstance(sent, Mapping) and isinstance(observed, Mapping):
         for name, value in sent.items():
@@ -261,6 +259,7 @@ def read_imported_arguments(type_name: str, body: Mapping[str, Any]) -> dict[str
     _remove_hub_defaults(schema, arguments)
     for name, block in schema.blocks.items():
         is_single_block = block.nesting is not Nesting.LIST
+        # A policy with defaults only is kept: its snapshot has another hash than without a policy.
         if is_single_block and name != "policy" and _has_defaults_only(block, arguments.get(name)):
             arguments[name] = None
     return arguments
@@ -322,7 +321,7 @@ def _has_defaults_only(block: NestedBlock, value: Any) -> bool:
     if block.nesting is Nesting.LIST:
         return False
     for name, attribute in block.schema.attributes.items():
-        # "Disabled" is a value of one argument only, which has no default of its own.
+        # _REPORT_BACK_DEFAULT is a value of one argument only. It has no default in the schema.
         if value.get(name) not in (None, attribute.default, _REPORT_BACK_DEFAULT):
             return False
     return all(_has_defaults_only(nested, value.get(name)) for name, nested in block.schema.blocks.items())

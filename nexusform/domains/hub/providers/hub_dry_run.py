@@ -153,7 +153,7 @@ class HubDryRun:
         deletions = {  # objects by number of the change
             number: build_hub_objects(request.key.type, request.prior_attributes)
             for number, request in enumerate(requests)
-            if request.planned is None and request.key.type not in (*APPROVAL_TYPES, MEMBER_TYPE)  # not deleted
+            if request.planned is None and request.key.type not in (*APPROVAL_TYPES, MEMBER_TYPE)  # never deleted
         }
         if not deletions:
             return []

@@ -115,11 +115,11 @@ class FleetHubProvider:
                 obstacle = f"the state records the uid of {', '.join(recorded_uids)}, which this hub does not show"
             return IdentityComparison(obstacle=obstacle)
         if recorded_uids[name] == observed_uids[name]:
-            return IdentityComparison()
+            return IdentityComparison()  # the same hub
         recorded_hub = f"{recorded_uids[name]} on {recorded.get('url')}"
         observed_hub = f"{observed_uids[name]} on {observed['url']}"
         difference = f"namespace {name} has the uid {recorded_hub} in the state, and {observed_hub}"
-        return IdentityComparison(difference, accepted_by=(observed_uids[name],))
+        return IdentityComparison(difference, accepted_by=(observed_uids[name],))  # by -allow-other-hub
 
     def describe_identity(self, identity: Values) -> str:
         """Describe the hub for the head of a plan: `hub prod-eu (uid 3f2c, read 15:02:11, KubeFleet 0.3.1)`."""

@@ -145,11 +145,12 @@ def _read_object(
     if len(bodies) < len(hub_objects) or _has_differences(managed):
         attributes = build_observed_attributes(key.type, recorded, hub_objects, bodies)
     note = build_hub_record(key.type, managed, options.manager, request.private_note)
-    pending_work = describe_pending_work(key.type, bodies[0])
     if key.type in PLACEMENT_TYPES:
         attributes, pending_work = _read_observed_placement(reader, request, bodies[0], attributes, findings)
-    if key.type in OVERRIDE_TYPES and (request.planned is not None or request.unfinished_change):
+    elif key.type in OVERRIDE_TYPES and (request.planned is not None or request.unfinished_change):
         _, pending_work = OverrideRollout(reader.hub, key.type, recorded, is_deleted=False).check_progress()
+    else:  # "" unless it is a run or an eviction
+        pending_work = describe_pending_work(key.type, bodies[0])
     unfinished_note = build_unfinished_note(request, hub_objects[0].title, pending_work)  # {} without an unfinished one
     reported_work = "" if unfinished_note else pending_work  # the note describes it already
     _add_deletion_and_pending_work_findings(findings, request, managed, reported_work)
@@ -262,9 +263,9 @@ def find_object(
     reject_tool_managed_object(options, body, "import")
     attributes: dict[str, Any] = {"id": object_id, "name": name}
     if resource_type == MEMBER_TYPE:
-        name_label = "kubernetes-fleet.io/member-name"
+        name_label = "kubernetes-fleet.io/member-name"  # added by the hub
         labels = {label: value for label, value in get_labels(body).items() if label != name_label}
-        attributes |= {"labels": labels or None, "taint": read_member_taints(body), "health": "Healthy"}
+        attributes |= {"labels": labels or None, "taint": read_member_taints(body), "health": "Healthy"}  # by default
     else:
         attributes |= read_imported_arguments(resource_type, body)
     if namespace:
@@ -273,7 +274,7 @@ def find_object(
         placement = read_created_objects(hub, body, kind, namespace, name)
         attributes |= _build_placement_attributes(placement, object_id, hub.list_objects(_EVICTION_COLLECTION))
         attributes["bindings"] = build_observed_bindings(placement)
-    return ObjectKey(resource_type, object_id, creation=0), attributes
+    return ObjectKey(resource_type, object_id, creation=0), attributes  # 0: not numbered yet
 
 
 def find_manifest(
@@ -309,7 +310,7 @@ def find_manifest(
     if _has_differences(zip(hub_objects, existing, strict=True)):
         attributes = build_observed_attributes(resource_type, attributes, hub_objects, existing)
     object_id = manifest_type.build_id(arguments)
-    return ObjectKey(resource_type, object_id, creation=0), {**attributes, "id": object_id}
+    return ObjectKey(resource_type, object_id, creation=0), {**attributes, "id": object_id}  # 0: not numbered yet
 
 
 class _HubObjectReader:
@@ -389,8 +390,8 @@ def is_deletion_in_progress(request: ReadRequest) -> bool:
 
 
 def build_unfinished_note(request: ReadRequest, title: str, message: str) -> dict[str, Any]:
-    """Return the part of the private note about an unfinished earlier apply: {} if there was none. The part is None, to
-    be removed, if the hub has completed the apply. Else it describes the pending work (`message`).
+    """Return the entry of the private data in state about an unfinished earlier apply: {} if there was none. Its value
+    is None, to remove it, if the hub has completed the apply. Else it describes the pending work (`message`).
     """
     if request.planned is None and not request.unfinished_change and not request.is_being_deleted:
         return {}

@@ -162,8 +162,8 @@ class HubWaiter(Struct, frozen=True):
     def _read_cached_placement(
         self, placement: Values, planned: Values
     ) -> tuple[ObservedPlacementObjects | None, bool]:
-        """Return a placement with its cached bindings, and whether the cache is older than the placement. Without a
-        usable cache, or if bindings do not suffice to show the progress, the first one is None.
+        """Return a placement with its cached bindings, and whether the cache is older than the placement. Return None
+        for the former without a usable cache, or if bindings do not suffice to show the progress.
         """
         if not _is_status_sufficient(placement, planned):
             return None, False
@@ -192,6 +192,7 @@ class HubWaiter(Struct, frozen=True):
         """Wait until the placement of a run or an eviction exists and is scheduled: an early run fails permanently."""
 
         def check_scheduling(elapsed: float) -> tuple[bool, str]:
+            """Return whether the placement is scheduled, and else why not."""
             placement_objects = read_placement_objects(self.hub, kind, namespace, name)
             if placement_objects is None:
                 if elapsed > _PLACEMENT_TIMEOUT:
@@ -224,7 +225,7 @@ class HubWaiter(Struct, frozen=True):
             return not blockers, format_first_items(blockers, _MAX_NAMES)
 
         def count_changes() -> int | None:
-            return self.cache.count_changes(path) if is_present else None
+            return self.cache.count_changes(path) if is_present else None  # None: nothing left to watch
 
         self.wait_until(check_removal, f"The deletion of {kind} {name}", count_changes)
 
@@ -269,7 +270,7 @@ class HubWaiter(Struct, frozen=True):
 
     def wait_for_rescheduling(self, name: str, former_count: int) -> None:
         """Wait until a placement is rolled out again after an eviction, or its rollout is blocked. Wait for the former
-        number of clusters only for a while: the hub may have no other cluster. Return as well after a timeout.
+        number of clusters only for a while: the hub may have no other cluster. A timeout is no error.
         """
         kind = "ClusterResourcePlacement"
 
@@ -294,6 +295,7 @@ class HubWaiter(Struct, frozen=True):
         reason = ""
 
         def check_eviction(_elapsed: float) -> tuple[bool, str]:
+            """Return whether the eviction is completed, and pending work; set `reason`."""
             nonlocal reason
             body = self.hub.get(path)
             if body is None:
@@ -326,7 +328,9 @@ def read_eviction_result(body: Mapping[str, Any]) -> tuple[bool, str]:
 def _determine_progress(
     placement_objects: ObservedPlacementObjects, planned: Values, failing: AbstractSet[str]
 ) -> PlacementProgress:
-    """Return the progress of a placement. A blocked rollout counts as done, since it does not continue."""
+    """Return the progress of a placement. A blocked rollout counts as done, since it does not continue. `planned`:
+    the predicted bindings; `failing`: the messages about predicted failures.
+    """
     is_run_managed = has_external_rollout(placement_objects.placement)
     progress = check_placement_progress(placement_objects, planned, is_external=is_run_managed, failing=failing)
     if progress.is_done or not progress.is_decided:
@@ -342,7 +346,7 @@ def _describe_unobserved_change(
     elapsed: float,
     describe_outdated: Callable[[PlacementProgress], str],
 ) -> str:
-    """Return why a hub without pending work may not have observed the change yet. After a timeout it is final: ""."""
+    """Return why a hub without pending work may not have observed the change yet; "" if its state is final."""
     planned = get_mapping(predicted, "bindings")
     if elapsed < _SNAPSHOT_TIMEOUT and not has_external_rollout(placement):  # runs choose the content
         if is_latest_snapshot_outdated(planned, progress.latest_snapshot):
@@ -381,7 +385,7 @@ def _read_needed_objects(hub: HubClient, placement: Values, planned: Values) -> 
 
 
 def _is_status_sufficient(placement: Values, planned: Values) -> bool:
-    """Return True if status and bindings suffice: without staged runs, and if status and plan name snapshots."""
+    """Return True if status and bindings show the progress: without staged runs, if status and plan name snapshots."""
     requirements = (
         planned,
         has_been_scheduled(placement),

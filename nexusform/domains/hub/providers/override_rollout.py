@@ -51,9 +51,8 @@ class OverrideRollout:
         self.blocked_message = ""  # message about a blocked rollout, "" if it continues
 
     def check_progress(self, _elapsed: float = 0.0) -> tuple[bool, str]:
-        """Return (done, pending work). Pending are first the override's snapshot, then the pick of clusters, then the
-        rollout to each of them. (True, "") also means a useless wait, for example for a blocked rollout.
-        Raises ApiError and HubProblem.
+        """Return (done, pending work): first the override's snapshot, then the pick of clusters, then the rollouts.
+        (True, "") also means a useless wait, as for a blocked rollout. Raises ApiError and HubProblem.
         """
         if not self._is_deleted:
             self._snapshot = self._snapshot or self._find_latest_snapshot()

@@ -76,8 +76,8 @@ class VerificationResult(Struct, frozen=True):
     not_verified: str = ""
 
     def add_wrong_content(self, clusters: Iterable[str], index: int, difference: str) -> VerificationResult:
-        """Return the result with clusters at a resource snapshot with other objects than predicted. Clusters
-        with the predicted content do not count, since there was no decision to predict.
+        """Return the result with wrong predictions of these clusters: at the resource snapshot `index`, but with other
+        objects (`difference`). Clusters with the predicted content do not count: there was no decision to predict.
         """
         subject = CONTENT_PREDICTION
         states = (f"at resource snapshot {index}", "there with other content")  # predicted and observed
@@ -86,13 +86,11 @@ class VerificationResult(Struct, frozen=True):
         for cluster in sorted(clusters):
             wrong = WrongClusterPrediction(subject, cluster, *states, DIFFERENT_CONTENT, (difference,))
             wrong_predictions.append(wrong)
-            predictions.append(
-                VerifiedPrediction(subject, 1.0, chance=0.5, was_correct=False, is_certain=True, text=wrong.message)
-            )
+            predictions.append(build_prediction(subject, wrong.message, was_correct=False, is_certain=True))
         return replace(self, predictions=tuple(predictions), wrong_predictions=tuple(wrong_predictions))
 
     def build_note(self) -> dict[str, Any]:
-        """Return the wrong predictions as recorded in a placement's note in state; {} without any.
+        """Return the wrong predictions as recorded in the private data of a placement in state; {} without any.
 
         Example: {"misses": [{"about": "cluster", "cluster": "ams1", "predicted": "picked", "observed": "not picked",
         "kind": "figures", "changed": ["ams1: health Healthy -> Unhealthy"]}]}.
@@ -103,6 +101,13 @@ class VerificationResult(Struct, frozen=True):
             for item in self.wrong_predictions[:_MAX_RECORDED]
         ]
         return {WRONG_PREDICTIONS: records} if records else {}
+
+
+def build_prediction(
+    subject: str, text: str, *, was_correct: bool, chance: float = 0.5, is_certain: bool = False
+) -> VerifiedPrediction:
+    """Build the verified prediction of one result (share 1.0). `chance` is the probability of a random guess."""
+    return VerifiedPrediction(subject, 1.0, chance, was_correct=was_correct, is_certain=is_certain, text=text)
 
 
 def read_figures(members: Iterable[Mapping[str, Any]], observed_at: datetime | None) -> dict[str, dict[str, Any]]:
@@ -179,11 +184,11 @@ class PredictionVerifier(Struct, frozen=True):
         """Compare the predicted bindings with the observed ones: picks, then the scores of clusters picked in both."""
         predicted, observed = list_picked_clusters(predicted_bindings), list_picked_clusters(observed_bindings)
         compared_clusters = set(predicted)
-        if self.plan_figures:  # else only the picks are predicted
+        if self.plan_figures:  # without the figures of members, a plan predicts nothing about other clusters
             compared_clusters |= {*self.current_figures, *observed}
         picks = self._verify_picks(name, compared_clusters, predicted, observed)
         # Predicted and observed binding of each cluster picked in both.
-        pairs = {name: (predicted_bindings[name], observed_bindings[name]) for name in sorted(predicted & observed)}
+        pairs = {key: (predicted_bindings[key], observed_bindings[key]) for key in sorted(predicted & observed)}
         scores = self._verify_scores(pairs, chance=1 / max(len(compared_clusters), 1))
         return VerificationResult(
             predictions=picks.predictions + scores.predictions,
@@ -212,8 +217,10 @@ class PredictionVerifier(Struct, frozen=True):
             if cluster in self.open_clusters or not is_correct:
                 pick_chance = self.open_clusters.get(cluster, float(was_picked))  # by random choice
                 chance = pick_chance if was_picked else 1 - pick_chance
-                prediction = VerifiedPrediction(subject, 1.0, chance, is_correct, is_certain=is_certain, text=message)
-                predictions.append(prediction)
+                verified = build_prediction(
+                    subject, message, was_correct=is_correct, chance=chance, is_certain=is_certain
+                )
+                predictions.append(verified)
             if not is_correct:
                 wrong_predictions.append(self._build_wrong_prediction(subject, cluster, states))
         return VerificationResult(tuple(predictions), tuple(wrong_predictions))
@@ -232,9 +239,9 @@ class PredictionVerifier(Struct, frozen=True):
             if None in predicted:
                 continue  # not predicted
             is_correct = predicted == observed
-            # A correct score counts only if it was open: an alternative pick, and a score other than 0.
+            # A correct score counts only with an open pick (there were alternatives) and a score other than 0.
             if (cluster in self.open_clusters and any(predicted)) or not is_correct:
-                predictions.append(VerifiedPrediction(SCORE_PREDICTION, 1.0, chance, was_correct=is_correct))
+                predictions.append(build_prediction(SCORE_PREDICTION, text="", was_correct=is_correct, chance=chance))
             if not is_correct:
                 states = (_format_scores(predicted), _format_scores(observed))
                 wrong_predictions.append(self._build_wrong_prediction(SCORE_PREDICTION, cluster, states))
@@ -268,4 +275,4 @@ def has_scheduling_decision(prior: Bindings, planned: Bindings) -> bool:
 
 def _format_scores(scores: tuple[Any, ...]) -> str:
     names = ("affinity score", "spread score")
-    return ", ".join(f"{name} {score}" for name, score in zip(names, scores, strict=False))
+    return ", ".join(f"{name} {score}" for name, score in zip(names, scores, strict=False))  # affinity alone, or both

@@ -146,7 +146,7 @@ def check_placement_progress(
     failing: AbstractSet[str] = frozenset(),
 ) -> PlacementProgress:
     """Return the progress of a placement. With `is_external` (staged runs roll it out) it is done once scheduled.
-    `planned` are the predicted bindings. Clusters with a failure predicted in `failing` are not waited for.
+    `planned` are the predicted bindings, and `failing` the messages about predicted failures: not waited for.
     """
     body = placement_objects.placement
     scheduled_condition = find_condition(body, f"{body.get('kind')}Scheduled")
@@ -159,7 +159,7 @@ def check_placement_progress(
     if not (placement_objects.is_partial or _is_policy_observed(placement_objects)):  # a partial read has no policies
         return PlacementProgress(is_done=False, message="the hub has not observed the policy yet", bindings=bindings)
     latest_snapshot = _get_latest_index(placement_objects)
-    if is_external:  # a staged run rolls it out, so it is done once scheduled
+    if is_external:
         return PlacementProgress(is_done=True, bindings=bindings, is_decided=True, latest_snapshot=latest_snapshot)
     pending, expected_failures = _find_pending_clusters(placement_objects, planned, latest_snapshot, failing)
     message = format_first_items(pending, _MAX_NAMES)

@@ -123,7 +123,6 @@ class HubStepWriter(Struct, frozen=True):
     def delete(self) -> None:
         """Delete the objects and wait for their removal. With the setting read_only nothing is deleted: the step fails
         until another tool has done it. A member cluster stays on the hub, without the labels and taints of nexusform.
-
         Raises ProviderProblem and ApiError.
         """
         if self._type_name in APPROVAL_TYPES:
@@ -263,7 +262,6 @@ class HubStepWriter(Struct, frozen=True):
 
     def _ensure_object_is_writable(self, hub_object: HubObject, body: Values | None, *, is_managed: bool) -> None:
         """Raise ProviderProblem if an object must not be written. `body`: the object on the hub, None if missing.
-
         Members must exist. Existing objects must not be of another tool, re-created by another manager, or in deletion.
         They must be in state (`is_managed`), or written by an earlier run.
         """
@@ -343,8 +341,8 @@ class HubStepWriter(Struct, frozen=True):
         return ChangeResult(planned, note=note)
 
     def _wait_for_placement(self, written: Sequence[ExistingObject], note: Values) -> ChangeResult:
-        """Wait until the hub has rolled out a placement; return it with the observed bindings, and verify the plan's
-        predictions. `note` is the record of the written object, {} if nothing was written.
+        """Wait until a placement is rolled out; return it with the observed bindings and the verified predictions.
+        `note` is the record of the written object, {} without one. `decision`: the progress at the pick of clusters.
         """
         planned = self._planned
         identity = get_identity(self._type_name, planned)
@@ -355,7 +353,7 @@ class HubStepWriter(Struct, frozen=True):
         renumbered = verifier.report_renumbered_snapshots(final)
         self._report_wrong_predictions(verification)
         if note:
-            note = {ON_HUB: {**note[ON_HUB], **verification.build_note()}, OPEN_CLUSTERS: None}  # already verified
+            note = {ON_HUB: {**note[ON_HUB], **verification.build_note()}, OPEN_CLUSTERS: None}  # None: it is removed
         is_run_managed = has_external_rollout(build_hub_objects(self._type_name, planned)[0].body)
         result = _add_bindings(planned, final, note, is_run_managed=is_run_managed)
         return replace(
@@ -478,7 +476,7 @@ class HubStepWriter(Struct, frozen=True):
 
 
 def is_switching_to_external(sent_body: Values, existing: Values) -> bool:
-    """Return True if a placement changes to staged runs while its rolling update settings still exist."""
+    """Return True if a placement changes from rolling updates to staged runs."""
     is_placement = sent_body.get("kind") in ("ClusterResourcePlacement", "ResourcePlacement")
     return is_placement and has_external_rollout(sent_body) and not has_external_rollout(existing)
 

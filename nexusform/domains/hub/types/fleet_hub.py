@@ -75,6 +75,7 @@ def read_hub(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
     items = {"apiVersion": "v1", "kind": "List", "items": dump["items"]}
     reader.add_file(dump["server"], json.dumps(items).encode(), ())
     times = {"observed_at": dump["read_at"]}
+    # A tenant has namespaces, and may have no permission for members.
     answer = build_hub_attributes(reader, argument=(), attributes=times, expects_members="namespaces" not in arguments)
     if not answer.attributes:
         return answer  # problems only

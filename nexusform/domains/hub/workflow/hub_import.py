@@ -79,7 +79,7 @@ ImportedObjects = dict[Address, tuple[str, Mapping[str, Any]]]
 
 
 def import_hub(
-    location: CommandContext, _named: str, path: str, locking: LockOptions, notices: RunCallbacks
+    location: CommandContext, _source_name: str, path: str, locking: LockOptions, notices: RunCallbacks
 ) -> ImportResult:
     """Import the objects of a hub missing in state, and write their file `path`; on errors nothing is written."""
     rejection = check_generated_path(path)
@@ -124,7 +124,7 @@ def _read_hub_objects_to_import(
     options = HubOptions(
         manager="nexusform", validate_changes="off", is_read_only=True, timeout=1.0, takes_ownership=takes_ownership
     )
-    provider = FleetHubProvider(NAME, connection, options)
+    provider = FleetHubProvider(NAME, connection, options)  # for reads only: no timeout or dry run matters
     check = check_identities({PROVIDER: provider}, state, state.providers, location.allow_other_hub)
     if has_errors(check.diagnostics):
         return hub.server, {}, check.diagnostics
@@ -263,8 +263,8 @@ def _list_changes(plan: Plan) -> list[Change]:
 
 
 def _find_configured_manifest_objects(run: Run, last_creation: int) -> dict[Address, ImportedObject]:
-    """Return the objects of manifests in the configuration: other objects may depend on them. Manifests without all
-    objects on the hub are left out. Creation numbers continue after `last_creation`.
+    """Return the objects of manifests in the configuration: other objects may depend on them. Manifests with an object
+    missing on the hub are left out. Creation numbers continue after `last_creation`.
     """
     imports: dict[Address, ImportedObject] = {}
     request = build_base_request(run.project, run.stored)
@@ -283,7 +283,7 @@ def _find_configured_manifest_objects(run: Run, last_creation: int) -> dict[Addr
 
 
 def _plan_imported_objects(run: Run, imports: Mapping[Address, ImportedObject]) -> Plan:
-    """Return the plan of these objects only."""
+    """Return the plan of these objects only, without the certainty of VMs (`samples`)."""
     return run.plan(PlanOptions(refresh=False, samples=0, targets=tuple(map(str, imports)), imports=imports)).plan
 
 

@@ -26,7 +26,6 @@ from nexusform.workflow.runs.run import Run, RunCallbacks, begin_run, build_base
 from nexusform.workflow.runs.state_locking import LockOptions
 
 NO_HUB = "no-reconcilable-hub"
-# Fields of a binding compared with a hub.
 _COMPARED_FIELDS = ("state", "resource_snapshot", "affinity_score", "topology_spread_score")
 Bindings = Mapping[str, Mapping[str, object]]
 
@@ -45,7 +44,7 @@ class PlacementComparison(Struct, frozen=True):
 
     @property
     def differences(self) -> tuple[tuple[str, str, str], ...]:
-        """Different bindings by cluster: in state and on the hub."""
+        """Different bindings, as (cluster, text of the binding in state, text of the one on the hub)."""
         observed_bindings = self.observed or {}
         differences: list[tuple[str, str, str]] = []
         for cluster in sorted({*self.recorded, *observed_bindings}):
@@ -109,7 +108,7 @@ def _reconcile_hub_placements(run: Run) -> HubReconciliation:
     request = replace(
         build_base_request(run.project, run.stored),
         refreshed_objects=dict(observed_states),
-        samples=0,
+        samples=0,  # the certainty of VM placements is not estimated
         includes_remedies=False,
     )
     rules = make_plan(request).plan.separation_verdicts

@@ -252,10 +252,9 @@ def _iterate_servers(tables: Mapping[str, Rows], reading: OpenstackFiles) -> Ite
 def _add_usage_without_server(
     reading: OpenstackFiles, tables: Mapping[str, Rows], providers: Mapping[str, str], services: Mapping[str, Any]
 ) -> None:
-    """Add one server per host with the amounts used in Placement beyond those of its listed servers.
-
-    Such usage is of servers absent in the files. `providers` are the uuids of resource providers by host name;
-    the table of a provider's inventory has the used amounts.
+    """Add one server per host with the amounts used in Placement beyond those of its listed servers. Such usage is of
+    servers absent in the files. `providers` are the uuids of resource providers by host name; the table of a provider's
+    inventory has the used amounts.
     """
     classes = {"vcpus": VCPU, "dedicated_vcpus": PCPU, "memory_mib": MEMORY, "disk_gib": DISK}
     for hostname, uuid in providers.items():

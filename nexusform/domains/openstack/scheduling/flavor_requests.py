@@ -110,10 +110,9 @@ def parse_flavor(
 
 
 def _parse(flavor: Flavor, aliases: Mapping[str, PciDeviceAlias], image: Mapping[str, str]) -> FlavorRequest:
-    """Return the requests of a flavor and an image. Raises ValueError for invalid and unpredicted properties.
-
-    `aliases` are the PCI devices requested by name in flavors. `image` are the image's requests under the names of a
-    flavor's properties; a conflict of both is invalid.
+    """Return the requests of a flavor and an image. Raises ValueError for invalid and unpredicted properties. `aliases`
+    are the PCI devices requested by name in flavors. `image` are the image's requests under the names of a flavor's
+    properties; a conflict of both is invalid.
     """
     properties = flavor.properties
     unpredicted = _find_unpredicted(properties, _UNPREDICTED, "os:secure_boot")
@@ -142,7 +141,7 @@ def _parse(flavor: Flavor, aliases: Mapping[str, PciDeviceAlias], image: Mapping
         devices=devices,
         dedicated_vcpus=dedicated + numa.emulator_cpus,
         emulator_vcpus=numa.emulator_cpus,
-        fallback_vcpus=dedicated if numa.cpu_policy == DEDICATED else 0,  # none for MIXED
+        fallback_vcpus=dedicated if numa.cpu_policy == DEDICATED else 0,  # VCPU on hosts without PCPU; none for MIXED
         traits=frozenset(traits),
         unknown_alias=next((name for name, _ in counts if name not in aliases), ""),
     )
@@ -162,7 +161,6 @@ def _find_unpredicted(properties: Mapping[str, str], prefixes: tuple[str, ...], 
 
 def _parse_numa_request(flavor: Flavor, image: Mapping[str, str]) -> NumaRequest:
     """Return the requested NUMA cells: one for pinned CPUs or pages alone; none without requests. Raises ValueError.
-
     `image` are the image's requests under the names of a flavor's properties, such as "hw:numa_nodes".
     """
     flavor_policy, image_policy = flavor.properties.get(_POLICY, ""), image.get(_POLICY, "")
@@ -192,10 +190,9 @@ def _parse_numa_request(flavor: Flavor, image: Mapping[str, str]) -> NumaRequest
 
 
 def _parse_thread_policy(properties: Mapping[str, str], image: Mapping[str, str]) -> str:
-    """Return the policy for threads by a property or a trait, "" for none. Raises ValueError if they conflict.
-
-    The policy of the flavor precedes the one of the image. The trait for hyperthreading sets ISOLATE if it is
-    forbidden, and REQUIRE if it is required.
+    """Return the policy for threads by a property or a trait, "" for none. Raises ValueError if they conflict. The
+    policy of the flavor precedes the one of the image. The trait for hyperthreading sets ISOLATE if it is forbidden,
+    and REQUIRE if it is required.
     """
     policy, image_policy = properties.get(_THREADS, ""), image.get(_THREADS, "")
     if policy not in ("", _PREFER) and image_policy not in ("", policy):  # any policy of the image fits PREFER
@@ -226,10 +223,9 @@ def _parse_dedicated_cpu_mask(flavor: Flavor, policy: str) -> frozenset[int]:
 def _parse_numa_cells(
     flavor: Flavor, image: Mapping[str, str], nodes: int, dedicated: frozenset[int]
 ) -> tuple[CellRequest, ...]:
-    """Return the NUMA cells of a VM, `nodes` in number. Raises ValueError.
-
-    The properties hw:numa_cpus.N and hw:numa_mem.N set the vCPUs and the memory of each cell N; without them all cells
-    have the same size: 8 vCPUs in 2 cells are 0 to 3 and 4 to 7. `dedicated` are the vCPUs with dedicated CPUs.
+    """Return the NUMA cells of a VM, `nodes` in number. Raises ValueError. The properties hw:numa_cpus.N and
+    hw:numa_mem.N set the vCPUs and the memory of each cell N; without them all cells have the same size: 8 vCPUs in 2
+    cells are 0 to 3 and 4 to 7. `dedicated` are the vCPUs with dedicated CPUs.
     """
     cpus = [_parse_cpus(text, _CPUS) for text in _select_numbered_properties(flavor.properties, image, _CPUS)]
     memory = [_parse_number(text, _MEMORY) for text in _select_numbered_properties(flavor.properties, image, _MEMORY)]
@@ -262,7 +258,9 @@ def _select_numbered_properties(properties: Mapping[str, str], image: Mapping[st
 
 
 def _parse_page_size(properties: Mapping[str, str], image: Mapping[str, str]) -> int | None:
-    """Return the page size (KiB, or one of PAGE_SIZES), None if unset. The image's needs any or large in the flavor."""
+    """Return the page size (KiB, or one of PAGE_SIZES), None if unset. An image may set it only if the flavor has "any"
+    or "large".
+    """
     of_flavor, of_image = (_parse_page_size_text(values.get(_PAGE_SIZE, "")) for values in (properties, image))
     if of_image is None:
         return of_flavor
@@ -361,9 +359,8 @@ def find_unpredicted_property(properties: Mapping[str, str]) -> str:
 
 
 def find_image_rejection(properties: Mapping[str, str], supported: Sequence[Sequence[str]]) -> str:
-    """Return why a host rejects an image, or "". An instance in `supported` has an architecture, type and VM mode.
-
-    One of these instances must have all values requested by the image.
+    """Return why a host rejects an image, or "". An instance in `supported` has an architecture, type and VM mode. One
+    of these instances must have all values requested by the image.
     """
     selected = select_host_properties(properties)
     requested_values = set(selected.values())

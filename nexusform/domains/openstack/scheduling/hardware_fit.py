@@ -116,14 +116,14 @@ def fit_numa_cells(
     fit_devices: Callable[[Sequence[int]], bool] | None = None,
     attempts: int = 1,
 ) -> list[GuestCell] | None:
-    """Return the cells of the VM with their host cells, None if they do not fit. `fit_devices` checks the PCI devices
-    of the VM near host cells (None: a VM without devices). Nova tries once for each allocation candidate of the host,
-    `attempts` times. Each attempt begins with the ids of the VM's cells as left by the previous one.
+    """Return the cells of the VM with their host cells, None if they do not fit. `devices_by_cell` counts the free PCI
+    devices near each host cell (None: near none). `fit_devices` checks those of the VM (None: it has none). Nova tries
+    `attempts` times, once for each allocation candidate of the host, and the VM's cells keep their ids in between.
     """
     if len(cells) < len(request.cells):
         return None  # each cell of the VM needs its own host cell
     ordered = _sort_host_cells(cells, request, devices_by_cell, has_devices=fit_devices is not None)
-    guests = [  # each with its number as id, until it fits on a host cell
+    guests = [  # with their numbers as ids at first; a fitting one gets the id of its host cell
         GuestCell(
             id=number,
             vcpus=cell.vcpus,
@@ -146,10 +146,9 @@ def _fit_guest_cells(
     ratios: HostRatios,
     fit_devices: Callable[[Sequence[int]], bool] | None,
 ) -> bool:
-    """Return whether the guest cells fit on host cells, each on its own, with the PCI devices near; set their ids.
-
-    Like Nova, results are remembered by the ids of both cells, and a fitting guest cell takes the id of its host
-    cell. So a later permutation has the same guest under another id. Only the first cell has emulator threads.
+    """Return whether the guest cells fit on host cells, each on its own, with the PCI devices near; set their ids. Like
+    Nova, results are remembered by the ids of both cells, and a fitting guest cell takes the id of its host cell. So a
+    later permutation has the same guest under another id. Only the first cell has emulator threads.
     """
     results: dict[tuple[int, int], bool] = {}  # whether a guest cell fits, by the ids of the host cell and the guest
     for candidates in permutations(cells, len(guests)):
@@ -204,10 +203,9 @@ def _fit_cell(cell: HostCell, guest: GuestCell, request: NumaRequest, ratios: Ho
 
 
 def _fit_guest_memory(cell: HostCell, guest: GuestCell, *, is_pinned: bool) -> bool:
-    """Return whether the host cell has the memory of a guest cell, in pages of the requested size if there are pages.
-
-    A request of SMALL, LARGE or ANY pages is set to the largest fitting size of them. Pinned VMs and requested pages
-    need free memory; other VMs may share it.
+    """Return whether the host cell has the memory of a guest cell, in pages of the requested size if there are pages. A
+    request of SMALL, LARGE or ANY pages is set to the largest fitting size of them. Pinned VMs and requested pages need
+    free memory; other VMs may share it.
     """
     pages = {item.size_kib: item for item in cell.pages}
     sizes = sorted(pages, reverse=True)  # the last one is the smallest
@@ -226,10 +224,9 @@ def _fit_guest_memory(cell: HostCell, guest: GuestCell, *, is_pinned: bool) -> b
 def _select_dedicated_cpus(
     cell: HostCell, count: int, emulator_cpus: int, thread_policy: str
 ) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """Return the CPUs of `count` dedicated vCPUs and those of the emulator threads.
-
-    None if too few CPUs are free under the policy for threads. The first choice of vCPUs with CPUs left for the
-    emulator threads counts. As in Nova, emulator threads have CPUs only with dedicated vCPUs in the cell.
+    """Return the CPUs of `count` dedicated vCPUs and those of the emulator threads. None if too few CPUs are free under
+    the policy for threads. The first choice of vCPUs with CPUs left for the emulator threads counts. As in Nova,
+    emulator threads have CPUs only with dedicated vCPUs in the cell.
     """
     if count + emulator_cpus > len(cell.free_cpus):
         return None
@@ -257,7 +254,7 @@ def _list_pin_choices(
     threads_per_core = max(map(len, cell.siblings), default=1)
     layouts: Iterable[tuple[int, int]]  # threads to take per core, and the free ones that the core must have
     if thread_policy == ISOLATE:
-        # With several threads per core, only in a cell where the dedicated CPUs are the shared ones.
+        # As in Nova, with several threads per core only in a cell with the same CPUs as dedicated and shared ones.
         can_isolate = threads_per_core == 1 or cell.dedicated == cell.shared
         layouts = [(1, threads_per_core)] if can_isolate and count else []
     else:
@@ -285,10 +282,8 @@ def update_host_cells(
 
 
 def _update_host_cell(cell: HostCell, guest: GuestCell, thread_policy: str, sign: int) -> HostCell:
-    """Return a host cell with a guest cell added (`sign` 1) or removed (`sign` -1).
-
-    Its memory counts in pages of its size, by default the smallest. With ISOLATE the whole cores of its CPUs are used.
-    The use never falls below 0.
+    """Return a host cell with a guest cell added (`sign` 1) or removed (`sign` -1). Its memory counts in pages of its
+    size, by default the smallest. With ISOLATE the whole cores of its CPUs are used. The use never falls below 0.
     """
     # Without page sizes of the host, `size` matches none: only the memory of the cell counts.
     size = guest.page_size or min((item.size_kib for item in cell.pages), default=0)
@@ -392,7 +387,6 @@ def _select_near_pools(
     pools: Sequence[DevicePool], request: PciDeviceRequest, cells: Collection[int], sockets: Mapping[int, int | None]
 ) -> Sequence[DevicePool]:
     """Return the pools usable by a VM on these host cells under the NUMA policy of the request, near ones first.
-
     REQUIRED allows devices of its cells only, SOCKET those of its sockets, LEGACY also those without a known cell, and
     PREFERRED any. The devices may be too few; the caller checks it.
     """

@@ -59,9 +59,8 @@ class NovaHostUsage(Struct, frozen=True):
         return get_resource(self.host, PCPU).capacity - self.dedicated_vcpus
 
     def has_dedicated_vcpus(self, request: FlavorRequest) -> bool:
-        """Return whether Placement has the dedicated CPUs of a VM as PCPU, with the trait of its thread policy.
-
-        Hosts with threads cannot isolate, and hosts without them lack required threads.
+        """Return whether Placement has the dedicated CPUs of a VM as PCPU, with the trait of its thread policy. Hosts
+        with threads cannot isolate, and hosts without them lack required threads.
         """
         count = request.dedicated_vcpus
         unfit_policy = ISOLATE if HYPERTHREADING in self.host.traits else REQUIRE
@@ -75,10 +74,9 @@ class NovaHostUsage(Struct, frozen=True):
         return 0 < amount <= free_vcpus and not get_resource(self.host, VCPU).find_unit_problem(amount)
 
     def can_fit_numa(self, request: FlavorRequest, free_vcpus: int) -> bool:
-        """Return whether the NUMA cells of a VM fit; True without NUMA cells. `free_vcpus` is the free VCPU.
-
-        Placement counts dedicated CPUs as PCPU, or in a second query as VCPU. With room for the CPUs as both, it has
-        two candidates for the host, and Nova tries both.
+        """Return whether the NUMA cells of a VM fit; True without NUMA cells. `free_vcpus` is the free VCPU. Placement
+        counts dedicated CPUs as PCPU, or in a second query as VCPU. With room for the CPUs as both, it has two
+        candidates for the host, and Nova tries both.
         """
         if not request.numa.cells:
             return True  # no limit by NUMA cells
@@ -108,14 +106,13 @@ class NovaHostUsage(Struct, frozen=True):
         return allocate_pci_devices(self.pools, requests, cells, {cell.id: cell.socket for cell in self.cells})
 
     def add(self, request: FlavorRequest) -> NovaHostUsage:
-        """Return the use with one more VM. NUMA cells and PCI devices are taken only if they fit.
-
-        Nova first tries the candidate of Placement with PCPU. If only its second attempt succeeds, the CPUs are VCPU.
+        """Return the use with one more VM. NUMA cells and PCI devices are taken only if they fit. Nova first counts
+        dedicated CPUs as PCPU. If only its second attempt succeeds, they are VCPU (the fallback).
         """
-        cells = (
-            self.fit_numa(request) if request.numa.cells else []
-        )  # [] for a VM without cells, None if it fits in none
-        is_first_attempt = cells is not None or not self.cells  # not self.cells: those of the host are unknown
+        cells: list[GuestCell] | None = []  # for a VM without NUMA cells
+        if request.numa.cells:
+            cells = self.fit_numa(request)  # None: they do not fit
+        is_first_attempt = cells is not None or not self.cells  # assumed if the cells of the host are unknown
         if request.fallback_vcpus == 0 or (is_first_attempt and self.has_dedicated_vcpus(request)):
             usage = replace(
                 self,
@@ -167,7 +164,7 @@ class UsageTable:
                     dedicated_vcpus=usage.dedicated_vcpus + server.dedicated_vcpus,
                     emulator_vcpus=usage.emulator_vcpus + server.emulator_vcpus,
                 )
-            else:
+            else:  # not on the host any more
                 usage = self._subtract_server(usage, server)  # from cells and pools
         for record in records[1:]:
             if record not in present:

@@ -92,9 +92,8 @@ _MAX_DEVICES: Final = 100
 
 
 def build_machine(host: NovaHost, slot: int) -> Machine:
-    """Return a host as a machine with one cell: the capacities of Placement. Its rack is its zone.
-
-    Its NUMA cells, dedicated CPUs and PCI devices are counted by the records of its VMs (UsageTable).
+    """Return a host as a machine with one cell: the capacities of Placement. Its rack is its zone. Its NUMA cells,
+    dedicated CPUs and PCI devices are counted by the records of its VMs (UsageTable).
     """
     return Machine(
         name=host.name,
@@ -139,10 +138,9 @@ class _NovaRules(NamedTuple):
         return self.requests.get(sku.name, FlavorRequest())
 
     def find_unknown_fact(self, sku: VmSku, constraints: PlacementConstraints) -> str:
-        """Return a sentence about an unknown fact needed for the prediction of a VM, or "".
-
-        Such facts are a PCI alias, a filter not enabled in Nova, the NUMA cells and devices of hosts, and the
-        properties of an image if hosts support different ones.
+        """Return a sentence about an unknown fact needed for the prediction of a VM, or "". Such facts are a PCI alias,
+        a filter not enabled in Nova, the NUMA cells and devices of hosts, and the properties of an image if hosts
+        support different ones.
         """
         request = self.get_request(sku)
         if request.unknown_alias:
@@ -197,10 +195,9 @@ class _NovaRules(NamedTuple):
         return ""
 
     def _check_flavor_property(self, key: str, value: str, host: NovaHost) -> str:
-        """Return why a property of the flavor rejects the host, or "".
-
-        A property is about a trait of the host ("trait:NAME"), or about the metadata of its aggregates (without a
-        prefix, or with the one for them). Properties with other prefixes reject no host here.
+        """Return why a property of the flavor rejects the host, or "". A property is about a trait of the host
+        ("trait:NAME"), or about the metadata of its aggregates (without a prefix, or with the one for them). Properties
+        with other prefixes reject no host here.
         """
         if key.startswith(TRAIT):
             trait = key.removeprefix(TRAIT)
@@ -306,7 +303,7 @@ def _build_flavor_filter(rules: _NovaRules) -> DemandFilter:
         select_input=lambda demand: (demand.sku, demand.constraints.image),
         build_check=build_check,
         describe_shortage=describe_shortage,
-        line="  flavor",
+        line="  flavor",  # label in the explanation of a placement
     )
 
 
@@ -455,7 +452,7 @@ class NovaSite(NamedTuple):
                 request.emulator_vcpus,
                 convert_to_gib(flavor.memory_mib),
                 flavor.disk_gib,
-                record=name if request.needs_host_details else "",
+                record=name if request.needs_host_details else "",  # "": uses no NUMA cells, CPUs or devices to count
                 dedicated_vcpus=request.dedicated_vcpus,
             )
         return skus

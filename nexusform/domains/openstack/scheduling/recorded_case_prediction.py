@@ -76,7 +76,7 @@ def decide_host(snapshot: Mapping[str, Any], request: Mapping[str, Any]) -> dict
             members[host] = members.get(host, 0) + 1
     zone_names = frozenset(request.get("zones") or ()) or None
     constraints = PlacementConstraints(zone_names, build_server_group_hint(group, members), _FLAVOR)
-    demand = Demand(VmName("v", "v", "p", 0), _find_sku(skus, _FLAVOR), constraints)
+    demand = Demand(VmName("v", "v", "p", 0), _find_sku(skus, _FLAVOR), constraints)  # with any name
     placed = scheduler.try_place(demand)  # the VM's handle and placement, or None
     return {"host": placed[1].machine if placed is not None else None}
 
@@ -122,10 +122,9 @@ def _find_sku(skus: Mapping[str, VmSku], name: str) -> VmSku:
 
 
 def build_server_group_hint(group: Mapping[str, Any] | None, members: Mapping[str, int]) -> tuple[Hint, ...]:
-    """Build the hint of a server group {name, policy, max}; () without a group or servers in it.
-
-    `members` are the numbers of its servers by host. The hint is to join the hosts of its servers (affinity), or to
-    avoid those with `max` servers. A "soft" policy is a preference.
+    """Build the hint of a server group {name, policy, max}; () without a group or servers in it. `members` are the
+    numbers of its servers by host. The hint is to join the hosts of its servers (affinity), or to avoid those with
+    `max` servers. A "soft" policy is a preference.
     """
     if group is None or not members:
         return ()
