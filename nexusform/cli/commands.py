@@ -301,7 +301,8 @@ def _check_output_path(output: _OutputPath, inputs: Collection[str]) -> None:
     except (OSError, ValueError) as problem:
         reason = str(getattr(problem, "strerror", problem)).rstrip(".")
         raise click.UsageError(f'{flag}: "{path}" cannot be written: {reason}.') from None
-    has_input_suffix = path.endswith(_INPUT_SUFFIXES) and flag != "-generate-config-out"
+    writes_configuration = flag == "-generate-config-out"  # so it may have the suffix of an input
+    has_input_suffix = path.endswith(_INPUT_SUFFIXES) and not writes_configuration
     if has_input_suffix or (output.is_deleted and os.path.realpath(path) in inputs):
         raise click.UsageError(f'{flag}: "{path}" is an input and is not overwritten. Choose another name.')
     if output.is_deleted and may_be_input(path, confinement):

@@ -71,13 +71,14 @@ class ConsoleOpening(Struct, frozen=True):
 
 
 def open_console(context: CommandContext) -> ConsoleOpening:
-    """Open a console on configuration, variables and state; None with errors. Unset variables are unknown."""
+    """Open a console on configuration, variables and state. With errors, the result has no console."""
     configuration, problems = load_project_configuration(context)
-    if not configuration.files:  # a console needs none
+    if not configuration.files:  # a console works without any
         problems = [p for p in problems if p.id != "no-configuration-files"]
     sources: dict[str, SourceFile] = dict(configuration.files)
     variables, new_problems = read_project_variables(context, configuration)
-    problems += [p for p in new_problems if p.id != "no-value-for-required-variable"]  # unknown instead
+    # A variable without a value is unknown in the console.
+    problems += [p for p in new_problems if p.id != "no-value-for-required-variable"]
     backend, new_problems = open_backend(context, configuration)
     problems += new_problems
     stored = None
@@ -168,7 +169,7 @@ class ExpressionConsole:
         return evaluation
 
     def list_names(self) -> list[str]:
-        """List the possible starts of an expression for completion."""
+        """List the names that an expression can begin with, for completion by the Tab key."""
         root = self._request.configuration.root
         functions = build_state_evaluation(self._request).settings.functions()
         resources = [".".join(key).removeprefix("managed.") for key in root.resources]  # a key is (mode, type, name)

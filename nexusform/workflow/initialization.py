@@ -58,12 +58,14 @@ class InitResult(Struct, frozen=True):
 
 
 def init_directory(context: CommandContext, options: InitOptions) -> InitResult:
-    """Check the configuration and open its backend. Migrate the state if requested; record the backend as chosen."""
+    """Check the configuration and open its backend. Migrate the state if requested, and record the backend and its
+    settings: later commands compare them with the configuration.
+    """
     configuration, problems = load_project_configuration(context)
     sources = configuration.files
     if has_errors(problems):
         return InitResult(lines=(), diagnostics=tuple(problems), sources=sources)
-    if not options.has_backend:
+    if not options.has_backend:  # -backend=false
         return InitResult(tuple(_describe_configuration(configuration)), tuple(problems), sources)
     saved_choice = load_backend_choice(context)
     from_flags, new_problems = parse_backend_flags(context, configuration.settings.backend_type)
@@ -142,7 +144,7 @@ def _open_backend(
 def _find_default_choice(
     context: CommandContext, settings: Settings, choice: BackendChoice, chosen: StateBackend
 ) -> BackendChoice | None:
-    """Return the choice without a `backend` block if it has a state at another location than `chosen`, else None."""
+    """Return DEFAULT_CHOICE, used without a `backend` block, if its location has a state and `chosen` is elsewhere."""
     if choice == DEFAULT_CHOICE:
         return None
     backend, _ = _open_backend(DEFAULT_CHOICE, context, settings)
@@ -209,7 +211,7 @@ def _check_saved_flags(settings: Settings, saved_choice: BackendChoice, context:
     different_names: list[str] = []
     for name in saved_choice.from_flags:
         saved_value = saved_choice.settings.get(name)
-        if block_choice.settings.get(name, saved_value) != saved_value:  # the block sets it, too
+        if block_choice.settings.get(name, saved_value) != saved_value:  # the block sets another value
             different_names.append(f'"{name}"')
     if not different_names:
         return []
@@ -282,6 +284,7 @@ def _copy_locked_state(
     context: CommandContext, source: StateBackend, target: StateBackend, name: str, *, force_copy: bool
 ) -> tuple[str, list[Diagnostic]]:
     """Copy the state of a workspace; return a line about it. The line is "" with errors, or without a state."""
+    # The attributes of objects are not checked: a state with invalid ones is migrated, too.
     stored, problems = read_stored_state(source, checks_objects=False)
     target_stored, target_problems = read_stored_state(target, checks_objects=False)
     problems += target_problems

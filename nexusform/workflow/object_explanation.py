@@ -159,9 +159,10 @@ class _ExplanationQuery(Struct, frozen=True):
     name: str
 
     def explain(self) -> Explanations:
-        """Explain the placement of the VM `self.name`; without this VM, return the pools of this name ("": all). The
-        plan explains a VM it places. An unchanged VM is placed again, in a plan without it in the state. A VM has a
-        name in the configuration, and may have another one on the platform: both are accepted.
+        """Explain the placement of the VM or pool with `self.name`; "" is the only VM, or else all pools.
+
+        A VM may have another name on the platform than in the configuration: both are accepted. An unchanged VM is
+        removed from the state and planned again, so that this plan can explain its placement.
         """
         current_vms = self._index_current_vms()
         plain_request = replace(self.request, samples=0, includes_remedies=False)
@@ -267,7 +268,7 @@ class _ExplanationQuery(Struct, frozen=True):
         """Plan without this VM in the state, so it is placed again, and add its current placement; [] if it is new."""
         if name not in current_vms:
             return []
-        address, vm, note = current_vms[name]
+        address, vm, note = current_vms[name]  # the note is private data of the object, with the origins of its VMs
         state = _remove_vm(self.request.state, address, name)
         request = replace(self.request, state=state, replaces=(), targets=(), excludes=())
         reasons = self._explain_vm(self._plan_with_explanation(request, [address], name), name)
@@ -352,7 +353,7 @@ def _collect_placement_origins(
     without a record of its placement is not counted.
     """
     current = get_current_object(state.instances.get(address))
-    note = current.note if current is not None else {}
+    note = current.note if current is not None else {}  # private data in state, with the origins of placements
     counts: Counter[tuple[str, int | None]] = Counter()
     for name in pool.names:
         row = rows.get((address, name))

@@ -63,7 +63,7 @@ def choose_backend(settings: Settings, context: CommandContext) -> tuple[StateBa
     if has_errors(problems):
         return None, problems
     saved_choice = None if context.backend_config else load_backend_choice(context)  # recorded by `init`
-    # Report another kind before missing settings of a block: `init` comes first then.
+    # If the kind changed, `init` must run first, so do not report missing settings of the new block.
     rejection = _check_interrupted_migration(context) or _check_backend_kind(saved_choice, settings)
     if rejection is not None:
         return None, [*problems, rejection]
@@ -75,7 +75,7 @@ def choose_backend(settings: Settings, context: CommandContext) -> tuple[StateBa
         return None, problems
     if saved_choice is None:
         rejection = _check_unreadable_choice(context) or _check_default_backend(choice, settings, context)
-    elif saved_choice != choice:  # the kind is the same here
+    elif saved_choice != choice:  # of the same kind, as checked above
         rejection = _build_changed_error("its settings changed", settings)
     if rejection is not None:
         return None, [*problems, rejection]

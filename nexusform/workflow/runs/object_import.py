@@ -243,7 +243,7 @@ def add_generated_configuration(project: Project, path: str, text: str) -> tuple
             "from the directory of the root module. Move the file there before the next plan."
         )
         problems.append(build_warning("generated-configuration-exists", detail))
-        extra_sources = (SourceFile(path, text),)  # loaded now, though not from its place
+        extra_sources = (SourceFile(path, text),)  # only for this run: the next one does not find the file
     configuration, new_problems = load_project_configuration(project.context, extra_sources)
     problems += [p for p in new_problems if p not in problems]
     if has_errors(problems):

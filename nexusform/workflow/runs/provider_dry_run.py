@@ -88,7 +88,7 @@ def _build_diagnostics(changes: Sequence[Change], problems: Iterable[tuple[int, 
 def _build_request(change: Change, skip_reason: str, write_only: WriteOnlyValues) -> ChangeRequest:
     """Build the request of a change for its provider. `skip_reason`: why it cannot be validated, "" if it can."""
     key = ObjectKey(change.address.type, change.id, change.creation)
-    prior = change.before if change.action in (Action.UPDATE, Action.DELETE) else None  # a new object
+    prior = change.before if change.action in (Action.UPDATE, Action.DELETE) else None  # None: a new object is created
     private_note = change.private or {}
     write_only_values = write_only.get(str(change.address), {})
     return ChangeRequest(

@@ -128,16 +128,17 @@ class Run(Struct):
         return not has_errors(self.diagnostics)
 
     def check_identities(self, recorded: Records = _NO_IDENTITIES, *, connects: bool = True) -> list[Diagnostic]:
-        """Compare the systems behind the providers with the recorded ones, once for a run; return errors and warnings.
-        `recorded` are the systems in a saved plan: they replace those in the state. Without `connects` only settings
-        are compared.
+        """Compare the systems behind the providers with the recorded ones; return errors and warnings. `recorded` are
+        the systems in a saved plan: they replace those in the state. Without `connects` only settings are compared. A
+        run does not repeat a comparison with connections: its result is kept in `identities`.
         """
-        if self.identities is not None or not any(hasattr(p, "read_identity") for p in self.providers.values()):
+        has_identities = any(hasattr(provider, "read_identity") for provider in self.providers.values())
+        if self.identities is not None or not has_identities:
             return []
         from nexusform.workflow.runs.provider_identity import check_identities
 
         records, state = {**self.stored.state.providers, **recorded}, self.stored.state
-        accepted = self.project.context.allow_other_hub  # uid of a hub accepted in place of the recorded one
+        accepted = self.project.context.allow_other_hub  # the uid of a hub permitted by -allow-other-hub, or ""
         try:
             check = check_identities(self.providers, state, records, accepted, connects=connects)
         except ProviderProblem as problem:
@@ -212,7 +213,8 @@ class Run(Struct):
         response_count = len(responses)
         with log_duration("plan made", mode=options.mode):
             result = make_plan(request)
-        diagnostics += self._compare_identities(options, is_connected=len(responses) > response_count)
+        has_new_responses = len(responses) > response_count  # then servers are connected
+        diagnostics += self._compare_identities(options, is_connected=has_new_responses)
         if has_errors(diagnostics):
             return self.build_failed_plan(options, diagnostics)
         result, dry_run_diagnostics = self._add_dry_run_results(result, options, request)
@@ -266,8 +268,8 @@ class Run(Struct):
     ) -> tuple[PlanResult, list[Diagnostic]]:
         """Return the plan with the verdicts of the server-side dry run, and its errors, or warnings of skipping it."""
         has_validator = any(isinstance(provider, ChangeValidatingProvider) for provider in self.providers.values())
-        if not options.refresh:
-            if not has_validator or not options.dry_run_skip_reason:
+        if not options.refresh:  # this plan uses no server
+            if not has_validator or not options.dry_run_skip_reason:  # no warning is needed
                 return result, []
             from nexusform.workflow.runs.provider_dry_run import build_skipped_checks_diagnostics
 

@@ -45,8 +45,8 @@ def refresh_objects(
     types: Mapping[str, ResourceType],
     on_read: Callable[[str, str], None],
 ) -> Refreshed:
-    """Return the objects changed since the state was written; None for a missing one. Providers able to return only the
-    state are not read. `on_read` is called with address and id of each object. Raises ProviderProblem.
+    """Return the objects changed since the state was written; None for a missing one. Only providers of a site are
+    read: others know just the state. `on_read` is called with address and id of each object. Raises ProviderProblem.
     """
     changed_objects: Refreshed = {}
     for name, provider in providers.items():

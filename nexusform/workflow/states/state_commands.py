@@ -265,7 +265,7 @@ def create_remove_change(
         from nexusform.planning.vm_planning.forgotten_vms import add_forgotten_vms
 
         if vms:
-            state, problems = _drop_missing_vms(state, vms)
+            state, problems = _drop_forgotten_vms(state, vms)
             if problems:  # a VM is not recorded
                 return None, problems
             if not patterns:
@@ -280,7 +280,7 @@ def create_remove_change(
     return change
 
 
-def _drop_missing_vms(state: State, vms: Sequence[tuple[AddressPattern, str]]) -> tuple[State, list[Diagnostic]]:
+def _drop_forgotten_vms(state: State, vms: Sequence[tuple[AddressPattern, str]]) -> tuple[State, list[Diagnostic]]:
     """Return the state without these forgotten VMs (still recorded at racks), and an error for each unknown one."""
     from nexusform.planning.vm_planning.forgotten_vms import list_forgotten_vms, release_forgotten_vm
 
@@ -413,7 +413,7 @@ def verify_state(context: CommandContext, *, reads_providers: bool = True) -> St
 def _check_state_drift(
     context: CommandContext, stored: StoredState
 ) -> tuple[list[Diagnostic], list[Diagnostic], Mapping[str, SourceFile]]:
-    """Return a warning about drift ([]: none), errors and gaps of reading the providers, and the files read."""
+    """Read the providers. Return a warning about drift ([]: none), the problems of reading, and the source files."""
     opened = open_project(context)
     if opened.project is None:
         return [], list(opened.diagnostics), opened.sources
