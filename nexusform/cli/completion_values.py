@@ -68,7 +68,7 @@ def _load_configuration() -> tuple[CommandContext, Configuration]:
 
 
 def _is_local_state(context: CommandContext, configuration: Configuration) -> bool:
-    """Return whether the state is a local unencrypted file: shell completion contacts no server or key provider."""
+    """Return whether the state is a local unencrypted file. Only such a state is read when a shell completes a word."""
     from nexusform.workflow.opening.command_context import ENCRYPTION_VARIABLE
 
     if ENCRYPTION_VARIABLE in context.environment:

@@ -124,7 +124,9 @@ def _prepare_arguments(
     template: dict[str, Any],
     problems: list[Diagnostic],
 ) -> dict[str, PreparedArgument]:
-    """Collect the configured arguments in the schema's order. Report computed, and missing required ones (UNKNOWN)."""
+    """Collect the configured arguments in the schema's order. Report arguments that cannot be configured, and missing
+    required ones: these become UNKNOWN in the template.
+    """
     arguments: dict[str, PreparedArgument] = {}
     for name, attribute_schema in schema.attributes.items():
         attribute = attributes.get(name)

@@ -103,7 +103,8 @@ def decode_configuration(
     empty and has no directory, because references cannot be checked.
     """
     shared = _SharedDecoderState(read_module, known_types, read_constants)
-    module, settings = _Decoder(shared, root, path=(), prefix=(), chain=(root.identity,)).decode_module()
+    root_decoder = _Decoder(shared, root, path=(), prefix=(), chain=(root.identity,))  # no module call leads to it
+    module, settings = root_decoder.decode_module()
     if shared.files_with_errors:
         module = Module(path=(), directory="")
     # A module that is called twice reports everything twice.

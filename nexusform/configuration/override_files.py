@@ -97,7 +97,8 @@ def _build_block_key(block: Block) -> _Key:
 def _build_merged_schema(base: Block, override: Block, known_types: KnownTypes) -> BodySchema:
     """Build the schema of the merged block, needed if one of the two is in JSON.
 
-    Modules, providers and blocks of unknown type allow all arguments of both blocks, and of blocks only `lifecycle`.
+    Modules, providers and blocks of unknown type allow all arguments of both blocks, but no nested blocks except
+    `lifecycle`.
     """
     if base.type in _FIXED_SCHEMAS:
         return _FIXED_SCHEMAS[base.type]
@@ -129,7 +130,7 @@ def merge_block(base: Block, override: Block, body_schema: BodySchema, problems:
         problems.append(build_error("unsupported-override", detail, rejected.name_span))
     new_body = remove_decoded_parts(override.body, _DEPENDS_ON)
     if base.type in _SIMPLE_TYPES and isinstance(base.body, JsonBody) and isinstance(new_body, JsonBody):
-        # The result stays JSON, with types in quotes and a provider's blocks as properties. New ones replace old ones.
+        # Keep JSON: types are in quotes, and blocks of a provider are properties. A property replaces one of its name.
         objects = (*base.body.objects, *new_body.objects)
         properties = {item.name: item for json_object in objects for item in json_object.properties}
         json_object = JsonObject(tuple(properties.values()), base.body.span)

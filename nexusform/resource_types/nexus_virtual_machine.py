@@ -150,10 +150,10 @@ def _build_hints(attributes: Mapping[str, Any], context: ResourceContext) -> tup
 
 
 def list_existing_vms(attributes: Mapping[str, Any]) -> tuple[PlacedVm, ...]:
-    """Return the VM with its placement."""
+    """Return the VM with its placement; () if it is not placed."""
     machine = attributes.get("machine")
     if not isinstance(machine, str) or not isinstance(attributes.get("rack"), str):
-        return ()  # it is not placed
+        return ()
     placement = Placement(
         machine, attributes["rack"], attributes.get("availability_zone") or "", tuple(attributes.get("cells") or ())
     )
