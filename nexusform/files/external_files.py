@@ -150,7 +150,7 @@ def find_untrusted_files(environment: Mapping[str, str], confinement: Confinemen
     work tree is trusted, and there are none.
     """
     if not confinement.root:
-        return []  # every file is allowed
+        return []
     # Of the caches only the first configured one is used, and none in automation.
     unused_caches = set(_CACHES)
     if not environment.get("NF_IN_AUTOMATION"):

@@ -368,10 +368,10 @@ class ProviderProblem(Exception):
     ) -> None:
         super().__init__(message)
         self.is_unreachable = is_unreachable
-        self.is_partial = False
+        self.is_partial = False  # set later, if only some objects of a create exist
         self.object_exists = object_exists
         self.attributes = attributes
-        self.unfinished_change = unfinished_change
+        self.unfinished_change = unfinished_change  # the change left to complete, if the object exists
 
 
 class StepPending(ProviderProblem):

@@ -154,7 +154,7 @@ def convert_to_value(
 ) -> Value:
     """Convert plain data to a Value of the type; the open type accepts objects and tuples.
 
-    `refinements` are those of unknown parts. Absent attributes of an object become null; unknown properties
+    `refinements` are known limits of unknown parts. Absent attributes of an object become null; unknown properties
     and paths are ignored. Raises ConversionProblem if the data does not fit.
     """
     value = _build_value(plain, target)

@@ -222,7 +222,7 @@ class SimulatedProvider:
         results: list[ReadResult] = []
         for request in requests:
             faults = self._faults.trigger("read", request.address)
-            self._apply_delays_and_failures(faults, after_effect=True)
+            self._apply_delays_and_failures(faults, after_effect=True)  # a read has no effect: all errors count
             existing: Mapping[str, Any] | None = request.attributes or None  # {}: state does not contain the object
             if self._reality:
                 existing = self._reality.get_attributes(request.key)
@@ -246,11 +246,11 @@ class SimulatedProvider:
             result = apply_answer(planned, _list_answers(faults))
             if self._reality:
                 self._reality.set_attributes(request.key, result)
-        self._run_faults_after(faults, result, exists=True)
+        self._raise_fault_after_effect(faults, result, exists=True)
         return _build_answer(planned, result, faults)
 
     def update(self, request: ChangeRequest) -> ChangeResult:
-        """Change those values of the object changed by the plan. Raises ProviderProblem."""
+        """Change only values that the plan changes: others may differ in the real object. Raises ProviderProblem."""
         planned = replace_unknown(request.planned_attributes)
         faults = self._trigger_faults_before_effect("update", request)
         result: Mapping[str, Any] = planned
@@ -262,8 +262,8 @@ class SimulatedProvider:
         result = apply_answer(result, _list_answers(faults))
         if self._reality:
             self._reality.set_attributes(request.key, result)
-        self._run_faults_after(faults, result, exists=False)
-        # The arguments of a changed machine replace the effect of earlier actions on it.
+        self._raise_fault_after_effect(faults, result, exists=False)
+        # A changed machine has its new arguments: remove the observed effect of earlier actions from its note.
         note = {OBSERVED_KEY: None} if OBSERVED_KEY in request.private_note else {}
         return replace(_build_answer(planned, result, faults), note=note)
 
@@ -272,7 +272,7 @@ class SimulatedProvider:
         faults = self._trigger_faults_before_effect("delete", request)
         if self._reality:
             self._reality.set_attributes(request.key, None)
-        self._run_faults_after(faults, attributes=None, exists=False)
+        self._raise_fault_after_effect(faults, attributes=None, exists=False)
 
     def find(self, resource_type: str, object_id: str) -> tuple[ObjectKey, Mapping[str, Any]] | None:
         """Return the only object of that type and id in the reality file."""
@@ -298,7 +298,9 @@ class SimulatedProvider:
             if fault.error and (after_effect or not fault.after_effect):
                 raise ProviderProblem(fault.error)
 
-    def _run_faults_after(self, faults: Sequence[Fault], attributes: Mapping[str, Any] | None, *, exists: bool) -> None:
+    def _raise_fault_after_effect(
+        self, faults: Sequence[Fault], attributes: Mapping[str, Any] | None, *, exists: bool
+    ) -> None:
         """Raise ProviderProblem for the first error injected after the effect, with the object as it is then."""
         for fault in faults:
             if fault.error and fault.after_effect:

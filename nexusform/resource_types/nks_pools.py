@@ -182,14 +182,15 @@ def build_pool_demand(
         names=tuple(f"{cluster}-{pool}-{number}" for number in numbers),
         sku=sku,
         constraints=build_placement_constraints(values),
-        triggers=_build_recreation_triggers(values) if pool != CONTROL_PLANE else (),  # changes replace a cluster
+        # A changed control plane replaces its whole cluster, so it has no triggers of its own.
+        triggers=_build_recreation_triggers(values) if pool != CONTROL_PLANE else (),
         path=path,
         max_surge=str(settings.get("max_surge") or "1"),
         max_unavailable=str(settings.get("max_unavailable") or "0"),
         is_system=values.get("mode") == "System",
         is_control_plane=pool == CONTROL_PLANE,
         drain_timeout=seconds if isinstance(seconds, int) else _DRAIN_SECONDS,
-        count_path=(*path, "count") if path else ("node_count",),  # () is a separate pool
+        count_path=(*path, "count") if path else ("node_count",),
     )
     return demand, []
 

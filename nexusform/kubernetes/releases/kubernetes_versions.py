@@ -249,7 +249,7 @@ def find_availability_end(
     has ended (`days` -1, without a date). For a version without a date there, the end published by Microsoft counts.
     """
     catalogue = _parse_versions(versions or ())
-    # The catalogue entries with its minor version (and patch).
+    # The ends of the catalogue entries of this version: a patch missing on either side matches any.
     known_dates = [dates[text] for text, parsed in catalogue if text in dates and _is_match(parsed, version)]
     if known_dates:
         return _build_availability_end(max(known_dates), today)  # several entries match: the last to end counts
