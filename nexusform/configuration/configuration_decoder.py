@@ -97,10 +97,9 @@ ReadConstants: TypeAlias = Callable[[Mapping[str, Variable]], tuple[Mapping[str,
 def decode_configuration(
     root: ModuleFiles, read_module: ReadModule, known_types: KnownTypes, read_constants: ReadConstants
 ) -> tuple[Configuration, list[Diagnostic]]:
-    """Decode the configuration of a module tree. Return it with all problems, in the order of the text.
-
-    With errors the configuration contains the decodable parts. If a file has syntax errors the root module is
-    empty and has no directory, because references cannot be checked.
+    """Decode the configuration of a module tree. Return it with all problems, in the order of the text. With errors the
+    configuration contains the decodable parts. If a file has syntax errors the root module is empty and has no
+    directory, because references cannot be checked.
     """
     shared = _SharedDecoderState(read_module, known_types, read_constants)
     root_decoder = _Decoder(shared, root, path=(), prefix=(), chain=(root.identity,))  # no module call leads to it

@@ -163,10 +163,9 @@ def read_given_variables(
     confinement: Confinement,
     assignments_override: Sequence[Assignment] = (),
 ) -> tuple[dict[str, tuple[Value, VariableValueSource]], list[Diagnostic]]:
-    """Return the value and origin of each of `variables`, and the problems.
-
-    Values come from the environment, automatic files, `var_options` (-var and -var-file) and `assignments_override`;
-    later ones in this order win. A value in a place read only by Terraform causes a warning.
+    """Return the value and origin of each of `variables`, and the problems. Values come from the environment, automatic
+    files, `var_options` (-var and -var-file) and `assignments_override`; later ones in this order win. A value in a
+    place read only by Terraform causes a warning.
     """
     problems: list[Diagnostic] = []
     automatic_options = [("var-file", path) for path in list_automatic_variable_files(directory)]
@@ -339,9 +338,8 @@ def _read_source_file(path: str, resolve_path: Callable[[str], str], problems: l
 
 
 def list_automatic_variable_files(directory: str) -> list[str]:
-    """Return the paths of the variable files that are read automatically, lowest precedence first.
-
-    These are `nexusform.nfvars.hcl` and `.json`, then all files with names such as `*.auto.nfvars.hcl`.
+    """Return the paths of the variable files that are read automatically, lowest precedence first. These are
+    `nexusform.nfvars.hcl` and `.json`, then all files with names such as `*.auto.nfvars.hcl`.
     """
     names = list_directory(directory)
     fixed_names = [name for name in names if name in _VARIABLE_FILES]
@@ -431,9 +429,8 @@ _IDS = re.compile(r"\s*(?:#|//)\s*nexusform:ignore[:=]?\s+([\w-]+(?:\s*,\s*[\w-]
 
 
 def find_ignored_lint_rules(source: SourceFile) -> Mapping[int, frozenset[str]]:
-    """Return the ignored lint ids by the number of the line (from 1) that follows a run of comment lines.
-
-    Several ids are separated by commas; the rest of the line is the reason.
+    """Return the ignored lint ids by the number of the line (from 1) that follows a run of comment lines. Several ids
+    are separated by commas; the rest of the line is the reason.
     """
     if _MARK not in source.text:
         return {}
@@ -529,10 +526,9 @@ def _describe_foreign_configuration(names: Collection[str]) -> str:
 
 
 def _list_unread_values(defaulted: Iterable[str], environment: Mapping[str, str], files: Sequence[str]) -> list[str]:
-    """Describe unread values of Terraform for variables with their default (`defaulted`): one sentence each.
-
-    `files` are the names in the directory. With a Terraform configuration, its variable files are not listed: they
-    are meant for Terraform.
+    """Describe unread values of Terraform for variables with their default (`defaulted`): one sentence each. `files`
+    are the names in the directory. With a Terraform configuration, its variable files are not listed: they are meant
+    for Terraform.
     """
     sentences = [
         f"TF_VAR_{name} is set in the environment, but nexusform reads NF_VAR_{name}: {name} has its default."

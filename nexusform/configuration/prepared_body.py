@@ -86,19 +86,16 @@ class PreparedBody:
     def evaluate(
         self, scope: Scope, *, allows_ephemeral: bool = False
     ) -> tuple[dict[str, Any], tuple[Path, ...], list[Diagnostic]]:
-        """Return the values as plain data by name, the paths of sensitive parts, and the problems.
-
-        Absent and null arguments have their default or None; computed ones are omitted. Unknown or invalid
-        values are UNKNOWN.
+        """Return the values as plain data by name, the paths of sensitive parts, and the problems. Absent and null
+        arguments have their default or None; computed ones are omitted. Unknown or invalid values are UNKNOWN.
         """
         result = EvaluationResult(allows_ephemeral=allows_ephemeral)
         values = self.fill(scope, result)
         return values, tuple(result.sensitive), result.problems
 
     def fill(self, scope: Scope, result: EvaluationResult) -> dict[str, Any]:
-        """Return the values as `evaluate` does. Problems, sensitive paths and refinements are added to `result`.
-
-        The paths start at this body, also if `result` belongs to an enclosing one.
+        """Return the values as `evaluate` does. Problems, sensitive paths and refinements are added to `result`. The
+        paths start at this body, also if `result` belongs to an enclosing one.
         """
         values = self._template.copy()
         for name in self._copied_names:  # lists and mappings: a caller may change those of an instance
@@ -122,9 +119,8 @@ class PreparedBody:
         return values
 
     def _evaluate_varying_arguments(self, values: dict[str, Any], scope: Scope, result: EvaluationResult) -> set[str]:
-        """Set the values of the varying arguments, and return the names of the null ones.
-
-        A null argument keeps its default in `values`; if it is required, report it and set UNKNOWN.
+        """Set the values of the varying arguments, and return the names of the null ones. A null argument keeps its
+        default in `values`; if it is required, report it and set UNKNOWN.
         """
         nulls: set[str] = set()
         for argument in self._varying_arguments:
@@ -208,10 +204,9 @@ class NestedBlockGroup:
         self.location = location  # of an error about missing blocks
 
     def fill(self, values: dict[str, Any], scope: Scope, result: EvaluationResult) -> None:
-        """Evaluate the blocks, and add them to `values` under the name of their type.
-
-        By the nesting of the type this is one body (None without a block), a list of bodies, or a map of bodies by
-        label. A map also gets the order of its labels. If the number or a label is unknown, the value is UNKNOWN.
+        """Evaluate the blocks, and add them to `values` under the name of their type. By the nesting of the type this
+        is one body (None without a block), a list of bodies, or a map of bodies by label. A map also gets the order of
+        its labels. If the number or a label is unknown, the value is UNKNOWN.
         """
         is_known = True  # whether the number and labels of the blocks are known
         has_dynamic = False
@@ -242,9 +237,8 @@ class NestedBlockGroup:
     def _add_dynamic_blocks(
         self, evaluated_blocks: list[_EvaluatedBlock], item: RepeatedBlock, scope: Scope, result: EvaluationResult
     ) -> bool:
-        """Evaluate a dynamic block's blocks. Return whether their number and labels are known.
-
-        With an unknown number, evaluate the content once for its errors.
+        """Evaluate a dynamic block's blocks. Return whether their number and labels are known. With an unknown number,
+        evaluate the content once for its errors.
         """
         from nexusform.configuration.dynamic_blocks import IteratorScope, build_iterator_scopes, evaluate_label
 
@@ -332,9 +326,8 @@ def build_missing_argument_error(name: str, span: Span) -> Diagnostic:
 def check_block_count(
     nested: NestedBlock, name: str, blocks: Sequence[tuple[str, Span]], location: Span
 ) -> Iterator[Diagnostic]:
-    """Report too few or too many blocks of a type, or two blocks with the same label.
-
-    `blocks` has the label and the span of each block. Missing blocks are reported at `location`.
+    """Report too few or too many blocks of a type, or two blocks with the same label. `blocks` has the label and the
+    span of each block. Missing blocks are reported at `location`.
     """
     is_single = nested.nesting is Nesting.SINGLE
     maximum = 1 if is_single else nested.max_items
@@ -384,9 +377,8 @@ def locate_literal_part(expression: Expression, path: Path) -> Span:
 
 
 def _find_literal_element(expression: Expression, step: PathStep) -> Expression | None:
-    """Return the element of a literal list or object; None without it, or if the expression is neither.
-
-    A step is the index of an item, or the key of an entry. A key that is computed by an expression matches no step.
+    """Return the element of a literal list or object; None without it, or if the expression is neither. A step is the
+    index of an item, or the key of an entry. A key that is computed by an expression matches no step.
     """
     if isinstance(expression, TupleCons) and isinstance(step, int) and step < len(expression.items):
         return expression.items[step]
@@ -417,7 +409,6 @@ class PreparedArgument:
         self, scope: Scope, *, allows_ephemeral: bool = False
     ) -> tuple[Any, tuple[Path, ...], Refinements, list[Diagnostic]]:
         """Return the value as plain data of its type, paths of sensitive parts, refinements of unknown parts, problems.
-
         An invalid value is returned as UNKNOWN, so that dependent values cause no second message.
         """
         value, problems = evaluate_expression(self.attribute.expression, scope)
@@ -448,9 +439,8 @@ class PreparedArgument:
 
 
 def _describe_schema_violation(schema: schemas.AttributeSchema, value: Any, *, hidden: bool) -> str:
-    """Return how a known scalar violates its schema, as the end of a sentence; "" if it does not.
-
-    Choices and patterns are for text, bounds for numbers. `hidden` keeps the value out of the message.
+    """Return how a known scalar violates its schema, as the end of a sentence; "" if it does not. Choices and patterns
+    are for text, bounds for numbers. `hidden` keeps the value out of the message.
     """
     if schema.choices and value not in schema.choices:
         *first_choices, last_choice = [f'"{choice}"' for choice in schema.choices]  # there are two or more

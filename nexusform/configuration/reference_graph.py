@@ -227,7 +227,6 @@ def _add_module_edges(
     module: Module, call: ModuleCall | None, root: Module, references: ReferencesByModule, edges: _Edges
 ) -> None:
     """Add the dependencies of each declaration of a module (called by `call`; None: the root), and of its calls.
-
     `edges` has for each declaration those that it refers to, with the span of the first reference to each. A resource
     also depends on its provider block in the root module.
     """
@@ -274,7 +273,6 @@ def _list_module_call_declarations(
     call: ModuleCall, path: tuple[str, ...], steps: tuple[Step, ...], *, everything: bool
 ) -> Iterator[Declaration]:
     """List the call, and the output named by `steps`, or all outputs. `everything`: list all declarations below.
-
     `steps` follow the name of the call: an instance key, if it has one, and the name of an output.
     """
     yield Declaration(path, "module", call.name)

@@ -157,9 +157,8 @@ def build_diagnostic(
     headline: str = "",
     **fields: Any,
 ) -> Diagnostic:
-    """Build a diagnostic of a kind (its id), with its summary (diagnostics/summaries.py).
-
-    `headline` replaces that summary if it needs names or figures; `fields` are the other fields of Diagnostic.
+    """Build a diagnostic of a kind (its id), with its summary (diagnostics/summaries.py). `headline` replaces that
+    summary if it needs names or figures; `fields` are the other fields of Diagnostic.
     """
     from nexusform.diagnostics.summaries import get_summary
 

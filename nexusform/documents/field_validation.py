@@ -108,7 +108,6 @@ def validate_value(data: Any, shape: FieldShape, source_text: str = "") -> Schem
 
 def _describe_wrong_kind(data: Any, kind: FieldKind, source_text: str) -> SchemaViolation:
     """Describe a value of a kind other than `kind`. Wrong quotes are the usual reason: advise to write or omit them.
-
     For a number, the text "3" needs no quotes; for a text, the boolean `yes` needs them. `source_text` is the text of a
     scalar in the document, such as "yes" for true.
     """
@@ -127,9 +126,8 @@ def _describe_wrong_kind(data: Any, kind: FieldKind, source_text: str) -> Schema
 
 
 def validate_value_size(data: Any, shape: FieldShape) -> str:
-    """Return why a value is outside of the bounds of its shape, or "" if it is not.
-
-    The bounds limit the value of a number, and the length of a text, a list or a mapping.
+    """Return why a value is outside of the bounds of its shape, or "" if it is not. The bounds limit the value of a
+    number, and the length of a text, a list or a mapping.
     """
     low, high = shape.minimum, shape.maximum  # None: no bound
     if (low, high) == (None, None):
@@ -154,9 +152,8 @@ def validate_value_size(data: Any, shape: FieldShape) -> str:
 
 
 def _describe_invalid_text(data: Any, shape: FieldShape) -> str:
-    """Return why a value is not among the choices, does not match the pattern, or has an invalid form; "" if valid.
-
-    The reason is the end of a sentence that starts with the name of the field.
+    """Return why a value is not among the choices, does not match the pattern, or has an invalid form; "" if valid. The
+    reason is the end of a sentence that starts with the name of the field.
     """
     if shape.choices and data not in shape.choices:
         hint = suggest_name(data, shape.choices)

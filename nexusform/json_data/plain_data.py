@@ -152,10 +152,9 @@ def _collect_sensitive_paths(value: Value, path: Path, paths: list[Path]) -> Non
 def convert_to_value(
     plain: Plain, target: Type, sensitive: Iterable[Path] = (), refinements: Refinements = ()
 ) -> Value:
-    """Convert plain data to a Value of the type; the open type accepts objects and tuples.
-
-    `refinements` are known limits of unknown parts. Absent attributes of an object become null; unknown properties
-    and paths are ignored. Raises ConversionProblem if the data does not fit.
+    """Convert plain data to a Value of the type; the open type accepts objects and tuples. `refinements` are known
+    limits of unknown parts. Absent attributes of an object become null; unknown properties and paths are ignored.
+    Raises ConversionProblem if the data does not fit.
     """
     value = _build_value(plain, target)
     for path, plain_refinement in refinements:

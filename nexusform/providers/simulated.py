@@ -319,10 +319,9 @@ def _build_answer(planned: Mapping[str, Any], result: Mapping[str, Any], faults:
 
 
 def _merge_planned_changes_into_existing(prior: Any, planned: Any, existing: Any) -> Any:
-    """Return the result of an update: values changed by the plan as planned, others as in the real object.
-
-    `prior` is the value before the plan, `existing` the one in the real object: {"a": 1, "b": 1}, changed to
-    {"a": 2, "b": 1} by the plan, is {"a": 2, "b": 5} if the object has b = 5. Names removed by the plan are removed.
+    """Return the result of an update: values changed by the plan as planned, others as in the real object. `prior` is
+    the value before the plan, `existing` the one in the real object: {"a": 1, "b": 1}, changed to {"a": 2, "b": 1} by
+    the plan, is {"a": 2, "b": 5} if the object has b = 5. Names removed by the plan are removed.
     """
     if planned == prior:
         return existing
@@ -337,10 +336,9 @@ def _merge_planned_changes_into_existing(prior: Any, planned: Any, existing: Any
 
 
 def _find_differences(planned: Any, result: Any, path: Path) -> Iterator[Path]:
-    """Yield the paths with differences between the planned and the resulting object.
-
-    Mappings and lists of equal length are compared part by part: for `{"a": [1, 2]}` and `{"a": [1, 3]}` the path is
-    ("a", 1). Other values differ as a whole. `path` is the path of the two values.
+    """Yield the paths with differences between the planned and the resulting object. Mappings and lists of equal length
+    are compared part by part: for `{"a": [1, 2]}` and `{"a": [1, 3]}` the path is ("a", 1). Other values differ as a
+    whole. `path` is the path of the two values.
     """
     if planned == result:
         return

@@ -191,8 +191,8 @@ def find_unschedulable_reasons(facts: Mapping[str, Any]) -> str:
 
 
 def merge_observed_facts(arguments: Mapping[str, Any], observed: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """Return a machine's arguments with its observed facts. A cordon set by nexusform for an argument, not for a
-    machine action, is left out: the argument decides.
+    """Return a machine's arguments with its observed facts. Leave out an observed cordon set by nexusform, except by a
+    machine action: it followed the argument `cordoned`, possibly changed since.
     """
     if not observed:
         return arguments

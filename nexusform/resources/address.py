@@ -114,9 +114,8 @@ class AddressPattern(Struct, frozen=True):
     key: Key = None
 
     def is_match(self, address: Address) -> bool:
-        """Return whether the pattern matches the instance: module.a matches module.a[0].T.N and all below it.
-
-        A key of None in the pattern matches every key. Without a type, the pattern is a module.
+        """Return whether the pattern matches the instance: module.a matches module.a[0].T.N and all below it. A key of
+        None in the pattern matches every key. Without a type, the pattern is a module.
         """
         if len(address.module) < len(self.module):
             return False  # above the module
@@ -145,9 +144,8 @@ class AddressProblem(ValueError):
 
 
 def parse_pattern(text: str) -> AddressPattern:
-    """Parse an address typed by a user, such as module.a["k"].nexus_rack.r1[0], data.T.N or module.a.
-
-    Raises AddressProblem.
+    """Parse an address typed by a user, such as module.a["k"].nexus_rack.r1[0], data.T.N or module.a. Raises
+    AddressProblem.
     """
     parts = _split_address_into_parts(text)  # ("name", NAME) and ("key", KEY), in order
     module: list[ModulePathStep] = []

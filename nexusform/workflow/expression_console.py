@@ -163,7 +163,7 @@ class ExpressionConsole:
         evaluation.settings = replace(
             evaluation.settings,
             functions=lambda: {**build_base_functions(), _TYPE_FUNCTION.name: _TYPE_FUNCTION},
-            is_applying=False,  # the value of `nexusform.applying`
+            is_applying=False,  # `nexusform.applying` is false in the console
             validates_variables=False,
         )
         return evaluation

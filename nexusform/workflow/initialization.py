@@ -254,7 +254,7 @@ def _migrate_workspace(
 ) -> tuple[str, list[Diagnostic]]:
     """Lock a workspace in both backends and copy its state to the new one (`target`); see `_copy_locked_state`."""
     problems: list[Diagnostic] = []
-    # Without a saved choice, other commands need the settings of the new backend as flags.
+    # The new backend is not recorded yet, so `force-unlock` needs its settings as flags.
     environment_prefix = "" if name == DEFAULT_WORKSPACE else f"NF_WORKSPACE={shlex.quote(name)} "
     unlock_new_backend = (
         f"break its lock with `{environment_prefix}nexusform force-unlock -backend-config=... ID` and the "

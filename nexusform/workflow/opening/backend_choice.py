@@ -224,10 +224,9 @@ def _evaluate_backend_block(block: Block, schema: BlockSchema) -> tuple[dict[str
 def explain_rejected_settings(
     kind: str, values: Mapping[str, Any], context: CommandContext, from_flags: Mapping[str, str] = NO_FLAGS
 ) -> str:
-    """Explain why a sandboxed run rejects settings of a backend; "" if it accepts them all.
-
-    An untrusted configuration could send the state to another server by its settings. Accepted are settings typed by
-    the operator (`from_flags`), and address settings if -allow-remote covers all addresses.
+    """Explain why a sandboxed run rejects settings of a backend; "" if it accepts them all. An untrusted configuration
+    could send the state to another server by its settings. Accepted are settings typed by the operator (`from_flags`),
+    and address settings if -allow-remote covers all addresses.
     """
     if kind in _LOCAL_KINDS or not context.confinement.root:  # the confinement itself limits paths
         return ""

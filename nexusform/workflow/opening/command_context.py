@@ -237,7 +237,7 @@ def create_editor_context(
     if allow_remote and confinement.root:
         from nexusform.files.external_files import find_untrusted_files
 
-        if find_untrusted_files(environment, confinement):  # a command fails then; an editor uses no server
+        if find_untrusted_files(environment, confinement):  # a command would fail; an editor only uses no server
             allow_remote = ()
     return CommandContext(
         environment=environment,

@@ -33,10 +33,9 @@ def lint_configuration(result: PlanResult, configuration: Configuration) -> list
 def lint_plan(
     result: PlanResult, configuration: Configuration, *, everything: bool = False, literal_only: bool = False
 ) -> list[Diagnostic]:
-    """Return the findings of the lint rules for the objects placed by a plan.
-
-    With `everything`, the rules evaluate all objects as if created now: existing ones in creation order, then new ones.
-    Advice that would gain no capacity today is then included. With `literal_only`, only rules about arguments run.
+    """Return the findings of the lint rules for the objects placed by a plan. With `everything`, the rules evaluate all
+    objects as if created now: existing ones in creation order, then new ones. Advice that would gain no capacity today
+    is then included. With `literal_only`, only rules about arguments run.
     """
     catalogue = CATALOGUES.get(result.plan.catalogue) or CATALOGUES[NEWEST]
     skus = tuple(catalogue.vm_skus.values())
@@ -52,7 +51,9 @@ def lint_plan(
 
 
 def _build_lint_site(site: SitePlan, evaluated_pools: Collection[tuple[str, str]]) -> LintSite:
-    """Build the facts of a site before the plan, or after it without the VMs of `evaluated_pools`, if there are any."""
+    """Build the facts of a site for the lint rules. They simulate placements on the site before the plan. With
+    `evaluated_pools`, they do so on the site after the plan, without the VMs of these pools.
+    """
     scheduler = site.base
     if evaluated_pools:
         scheduler = site.scheduler.copy()

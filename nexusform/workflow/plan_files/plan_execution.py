@@ -361,6 +361,7 @@ def _rewrite_with_current_encryption(run: Run) -> list[Diagnostic]:
 def _save_rescue_file(run: Run, document: bytes, message: str) -> Diagnostic:
     """Write a state rejected by the backend to a local file; return the error with the way to recover it."""
     context = run.project.context
+    # A run of one of several sites has a path of its own, and its next apply reads this file.
     path = Path(context.rescue_path) if context.rescue_path else Path(context.directory) / RESCUE
     try:
         if isinstance(run.project.backend, EncryptingBackend):

@@ -179,10 +179,9 @@ def open_saved_plan(
 
 
 def _choose_backend_context(context: CommandContext, plan_context: CommandContext, saved: SavedPlan) -> CommandContext:
-    """Return the context to open the backend in: of the user (`context`), or of the contents of the plan.
-
-    The plan's context keeps a foreign plan from choosing the backend and the use of credentials. If the directory has
-    the same configuration, the backend is the user's own: no variable determines it.
+    """Return the context to open the backend in: of the user (`context`), or of the contents of the plan. The plan's
+    context keeps a foreign plan from choosing the backend and the use of credentials. If the directory has the same
+    configuration, the user chose this backend: its settings cannot refer to variables of the plan.
     """
     if plan_context.confinement_source is not ConfinementSource.PLAN:
         return plan_context
@@ -243,9 +242,8 @@ def load_plan_configuration(context: CommandContext, saved: SavedPlan) -> tuple[
 
 
 def _write_configuration_files(texts: Mapping[str, str], top: Path) -> Path:
-    """Write the configuration files of a plan below a directory; return the directory of the root module.
-
-    Names of files may start with `..`: the root module is deep enough to keep all of them below `top`.
+    """Write the configuration files of a plan below a directory; return the directory of the root module. Names of
+    files may start with `..`: the root module is deep enough to keep all of them below `top`.
     """
     depth = max((PurePosixPath(name).parts.count("..") for name in texts), default=0)
     root = top.joinpath(*(f"d{n}" for n in range(depth + 1)))

@@ -392,7 +392,7 @@ def import_object(
     found_object, problems = find_imported_object(target, request, providers)
     if found_object is None:
         return [replace(p, subject=None, block="") for p in problems]  # a command has no import block to point at
-    if not found_object.creation:  # as in find_imports
+    if not found_object.creation:  # the provider has no creation numbers, so continue those of the state
         found_object = replace(found_object, creation=state.last_creation + 1)
     new_state = replace(
         state,

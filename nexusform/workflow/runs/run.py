@@ -157,7 +157,9 @@ class Run(Struct):
             self.stored = replace(self.stored, state=replace(state, providers=providers))
 
     def _record_confirmed_identities(self) -> None:
-        """Record the identity of each system not identified by comparison, if its provider found all objects."""
+        """Record the identity of each system not comparable with the recorded one. This needs a provider with all its
+        objects found there: then it is the recorded system.
+        """
         check = self.identities
         if check is None:
             return
@@ -242,7 +244,7 @@ class Run(Struct):
         only settings are compared. If a data source has just connected (`is_connected`), servers are identified, too.
         """
         if options.refresh or not options.dry_run_skip_reason or self.unreachable:
-            return []  # compared elsewhere (before a refresh, or with a saved plan), or the server is unreachable
+            return []  # compared before a refresh, or with a saved plan; or a server is known to be unreachable
         if is_connected:
             diagnostics = self.check_identities()
             if not self.unreachable:
@@ -432,9 +434,9 @@ def get_plan_options(plan: Plan) -> PlanOptions:
 
 
 def _build_import(change: Change, recorded: InstanceState | None) -> ImportedObject:
-    """Build the import recorded in a change. `recorded` is the object already in the state, if its provider changed:
-    its other data is kept, and the private note of the new provider (in the change) is merged. The change has the
-    attributes of the object before the plan, so no provider is read.
+    """Build the import recorded in a change. The change has the attributes of the object before the plan, so no
+    provider is read. `recorded` is the object in the state, if it is there and only gets another provider. Its other
+    data is kept, and the private note in the change is added to its own.
     """
     attributes, creation_number = change.before or {}, change.prior_creation
     imported_object = ObjectState(attributes, creation_number, change.sensitive_before, provider=change.provider)

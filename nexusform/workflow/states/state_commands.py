@@ -206,9 +206,9 @@ def _write_state(
 
 
 def _is_result_of_journal(backend: StateBackend, stored: StoredState, rescued: State) -> bool:
-    """Return whether the rescued state is the result of the apply in the journal, perhaps cut off. `stored` is the
-    document of the backend with the journal replayed. The document itself is then older than this apply, and the
-    rescued state has all changes of the journal.
+    """Return whether the rescued state is the result of the apply in the journal. `stored` is the document of the
+    backend with the journal replayed. The document itself must be older than this apply, and the rescued state must
+    have all changes of the journal. The journal may lack the last ones.
     """
     state = stored.state
     if not stored.has_journal or (rescued.lineage, rescued.serial) != (state.lineage, state.serial):
