@@ -122,7 +122,7 @@ def _prepare_arguments(
     template: dict[str, Any],
     problems: list[Diagnostic],
 ) -> dict[str, PreparedArgument]:
-    """Collect the configured arguments in the schema's order. Report arguments that cannot be configured, and missing
+    """Collect the configured arguments in the schema's order. Report computed arguments in the body, and missing
     required ones: these become UNKNOWN in the template.
     """
     arguments: dict[str, PreparedArgument] = {}

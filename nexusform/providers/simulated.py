@@ -250,7 +250,7 @@ class SimulatedProvider:
         return _build_answer(planned, result, faults)
 
     def update(self, request: ChangeRequest) -> ChangeResult:
-        """Change only values that the plan changes: others may differ in the real object. Raises ProviderProblem."""
+        """Change only the values changed by the plan: others may differ in the real object. Raises ProviderProblem."""
         planned = replace_unknown(request.planned_attributes)
         faults = self._trigger_faults_before_effect("update", request)
         result: Mapping[str, Any] = planned

@@ -169,7 +169,7 @@ class ExpressionConsole:
         return evaluation
 
     def list_names(self) -> list[str]:
-        """List the names that an expression can begin with, for completion by the Tab key."""
+        """List possible beginnings of an expression, for completion by the Tab key."""
         root = self._request.configuration.root
         functions = build_state_evaluation(self._request).settings.functions()
         resources = [".".join(key).removeprefix("managed.") for key in root.resources]  # a key is (mode, type, name)

@@ -161,7 +161,7 @@ class _ExplanationQuery(Struct, frozen=True):
     def explain(self) -> Explanations:
         """Explain the placement of the VM or pool with `self.name`; "" is the only VM, or else all pools. A VM may have
         another name on the platform than in the configuration: both are accepted. An unchanged VM is removed from the
-        state and planned again, so that this plan can explain its placement.
+        state and planned again: the new plan explains its placement.
         """
         current_vms = self._index_current_vms()
         plain_request = replace(self.request, samples=0, includes_remedies=False)

@@ -34,7 +34,7 @@ def lint_plan(
     result: PlanResult, configuration: Configuration, *, everything: bool = False, literal_only: bool = False
 ) -> list[Diagnostic]:
     """Return the findings of the lint rules for the objects placed by a plan. With `everything`, the rules evaluate all
-    objects as if created now: existing ones in creation order, then new ones. Advice that would gain no capacity today
+    objects as if created now: existing ones in creation order, then new ones. Advice without a gain of capacity today
     is then included. With `literal_only`, only rules about arguments run.
     """
     catalogue = CATALOGUES.get(result.plan.catalogue) or CATALOGUES[NEWEST]

@@ -236,7 +236,7 @@ def write_output(path: str, content: bytes | Iterable[bytes], *, private: bool =
 
 
 def may_be_input(path: str, confinement: Confinement) -> bool:
-    """Return whether an output path has a file that may be an input: it does not begin like an output of nexusform."""
+    """Return whether the file at an output path may be an input: it does not begin like an output of nexusform."""
     target = Path(path)
     if is_stream_or_directory(target):
         return False
