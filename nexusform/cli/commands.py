@@ -82,7 +82,7 @@ class Command(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Rewrite the words of NF_CLI_ARGS and `args` into click's form, then let click parse them."""
-        # For `state list`, the words of NF_CLI_ARGS and NF_CLI_ARGS_state_list precede.
+        # Words of the variables NF_CLI_ARGS and (for `state list`) NF_CLI_ARGS_state_list precede `args`.
         path = "_".join(ctx.command_path.split()[1:]).replace("-", "_")
         environment_words: list[str] = []
         for variable in ("NF_CLI_ARGS", f"NF_CLI_ARGS_{path}"):
@@ -252,7 +252,7 @@ def _delete_older_output_files(parameters: Iterable[click.Parameter], values: Ma
     are checked before the first deletion. Raises a usage error for a path in use as an input. A command with a flag of
     `_CHECKED_OUTPUTS` replaces the older file itself, so its path is checked only.
     """
-    inputs: set[str] = set()  # real paths of all other arguments
+    inputs: set[str] = set()  # real paths of the arguments with files to keep
     outputs: list[_OutputPath] = []
     for parameter in parameters:
         words = _list_argument_words(values.get(parameter.name or ""))

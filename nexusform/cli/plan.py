@@ -234,7 +234,7 @@ def _run_plan(
             display.reporter.report_diagnostics(save_problems, sources={})
         return 1
     display.reporter.report_diagnostics(opened.diagnostics, opened.sources)
-    with begin_run(
+    with begin_run(  # a plan records no recovered steps of an interrupted apply
         opened.project, "OperationTypePlan", locking, notices=display.notices, records_recovery=False
     ) as run:
         reported_count = len(run.diagnostics)

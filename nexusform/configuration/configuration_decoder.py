@@ -1,6 +1,5 @@
-"""Conversion of syntax trees and schemas to a Configuration: decodes every block of every module.
-
-The files of a called module are requested through a function, so that this module reads none.
+"""Conversion of syntax trees and schemas to a Configuration: decodes every block of every module. The files of a called
+module are requested through a function, so that this module reads none.
 """
 
 from collections.abc import Callable, Iterable, Mapping

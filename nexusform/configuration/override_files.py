@@ -160,7 +160,7 @@ def _merge_bodies(base: AnyBody, override: AnyBody, body_schema: BodySchema, pro
             problems.append(build_error("condition-in-override-file", detail, block.header_span))
         if block.type == _MERGED_BLOCK:  # `lifecycle`: its arguments replace those of the original one by one
             empty = replace(block, body=Body((), (), block.body.span, block.body.span))
-            original = next((b for b in base.blocks if b.type == _MERGED_BLOCK), empty)
+            original = next((b for b in base.blocks if b.type == _MERGED_BLOCK), empty)  # or merge into an empty one
             body = _merge_bodies(original.body, block.body, LIFECYCLE_SCHEMAS["managed"], problems)
             blocks.append(replace(original, body=body))
         else:

@@ -405,7 +405,9 @@ def _check_instance_key(
         )
         span, headline = steps[0].span, f"Unexpected {noun} instance key"
         yield build_error("unexpected-instance-key", detail, span, context=traversal.span, headline=headline)
-    elif repetition and steps and not (has_index or _is_number(steps[0])):  # no steps: all; r.0 is old syntax for r[0]
+    elif (
+        repetition and steps and not (has_index or _is_number(steps[0]))
+    ):  # `r` is all instances; `r.0` is old for r[0]
         example = f"{label}[{'count.index' if repetition == 'count' else 'each.key'}]"
         detail = (
             f'Because {label} has "{repetition}" set, its attributes must be accessed on specific instances. For '

@@ -226,9 +226,9 @@ def list_declarations(module: Module) -> list[Declaration]:
 def _add_module_edges(
     module: Module, call: ModuleCall | None, root: Module, references: ReferencesByModule, edges: _Edges
 ) -> None:
-    """Add the dependencies of each declaration of a module (called by `call`; None: the root), and of its calls.
-    `edges` has for each declaration those that it refers to, with the span of the first reference to each. A resource
-    also depends on its provider block in the root module.
+    """Add the dependencies of each declaration of a module, and of the modules below it. `call` calls the module (None:
+    it is the root). `edges` maps each declaration to the referenced ones, each with the span of its first reference. A
+    resource also depends on its provider block in the root module.
     """
     for node in list_declarations(module):
         dependencies = edges.setdefault(node, {})  # the span of the reference, by declaration

@@ -1,6 +1,5 @@
-"""Arguments that are read as text instead of being evaluated: names, references, relative paths.
-
-In JSON syntax they are strings with the native syntax as content.
+"""Arguments that are read as text instead of being evaluated: names, references, relative paths. In JSON syntax they
+are strings with the native syntax as content.
 """
 
 from __future__ import annotations

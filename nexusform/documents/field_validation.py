@@ -1,6 +1,5 @@
-"""Shapes of fields of foreign data: the kind and the allowed values of a field.
-
-JSON and YAML may contain anything. Strict readers have a table of shapes, and check each value with `validate_value`.
+"""Shapes of fields of foreign data: the kind and the allowed values of a field. JSON and YAML may contain anything.
+Strict readers have a table of shapes, and check each value with `validate_value`.
 """
 
 from __future__ import annotations
@@ -140,7 +139,7 @@ def validate_value_size(data: Any, shape: FieldShape) -> str:
     is_too_large = high is not None and size > high
     if not is_too_small and not is_too_large:
         return ""
-    # The maximum of an integer type is no news to a user; it is mentioned only if it is exceeded.
+    # The maximum of an integer type is mentioned only if it is exceeded.
     is_usual_maximum = high is None or high in _INTEGER_MAXIMUMS
     bounds = f"{low} to {high}"
     if low is None or is_usual_maximum:
@@ -158,7 +157,7 @@ def _describe_invalid_text(data: Any, shape: FieldShape) -> str:
     if shape.choices and data not in shape.choices:
         hint = suggest_name(data, shape.choices)
         return f'is "{data}"; it must be one of {join_texts(shape.choices)}.{hint}'
-    has_pattern = bool(shape.pattern) and isinstance(data, str)  # a number of an amount need not match
+    has_pattern = bool(shape.pattern) and isinstance(data, str)  # an amount may also be a number, without a pattern
     if has_pattern and not re.fullmatch(shape.pattern, data, re.ASCII):
         number_hint = ""
         if shape.kind is FieldKind.AMOUNT and data.isdecimal():  # valid as a number

@@ -1,7 +1,6 @@
-"""Files of a run besides its configuration, and their writers.
-
-A variable or default path may lead to settings with a server, a program or credentials. In a sandboxed run
-such a file must not be in the work tree: the author of a pull request controls it.
+"""Files of a run besides its configuration, and their writers. A variable or default path may lead to settings with a
+server, a program or credentials. In a sandboxed run such a file must not be in the work tree: the author of a pull
+request controls it.
 """
 
 import os

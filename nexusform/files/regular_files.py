@@ -78,7 +78,7 @@ class Confinement(Struct, frozen=True):
         if ".git" in map(str.casefold, directories_and_name):  # it holds credentials of the checkout
             raise OutsideConfinement(self.root, self.reason)
         for directory in (*self.hidden, *_SYSTEM_DIRECTORIES):
-            hides_root = _is_path_below(self.root, directory)  # then it hides nothing
+            hides_root = _is_path_below(self.root, directory)  # all paths would be rejected, so ignore this directory
             if _is_path_below(real_path, directory) and not hides_root:
                 raise OutsideConfinement(self.root, self.reason)
         return real_path

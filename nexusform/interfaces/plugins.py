@@ -1,5 +1,4 @@
 """Interfaces of resource types, data sources and providers; interfaces/state_storage.py has those of state storage.
-
 `Files` and `Clock` are declared in language/evaluation_run.py and exported again here.
 """
 

@@ -1,8 +1,6 @@
-"""Values as plain data: None, bool, numbers, str, list, dict, and `UNKNOWN` for unknown parts.
-
-A number is an int, a float if it is exact (it parses to the same number), else a Fraction. Used by planning,
-state and providers. Sets are sorted lists without duplicates. `convert_to_value` converts plain data to a
-Value of a schema's type.
+"""Values as plain data: None, bool, numbers, str, list, dict, and `UNKNOWN` for unknown parts. A number is an int, a
+float if it is exact (it parses to the same number), else a Fraction. Used by planning, state and providers. Sets are
+sorted lists without duplicates. `convert_to_value` converts plain data to a Value of a schema's type.
 """
 
 from __future__ import annotations

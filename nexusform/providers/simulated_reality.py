@@ -104,7 +104,7 @@ class Reality:
             with self._lock:
                 batch, self._pending = self._pending, []
                 try:
-                    # A small file is simply written again; the log of an earlier run must be merged first.
+                    # Write a small file again instead of a log. A log left by an earlier run is merged by this, too.
                     is_small = len(self._get_objects()) <= REWRITE_LIMIT and self._log is None
                     needs_rewrite = is_small or self._has_leftover_log
                     if needs_rewrite:

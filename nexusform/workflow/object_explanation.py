@@ -183,17 +183,17 @@ class _ExplanationQuery(Struct, frozen=True):
             return Explanations(diagnostics=(error,))
         is_unplaceable = any(name in vms.list_failed_names() for vms in planned.objects.values())
         replanned = self._plan_with_explanation(self.request, planned.objects, name, includes_remedies=is_unplaceable)
-        reasons = self._explain_vm(replanned, name)
-        if reasons:  # the plan places it
-            return Explanations(tuple(reasons), diagnostics=errors)
+        explanations = self._explain_vm(replanned, name)
+        if explanations:  # the plan places it
+            return Explanations(tuple(explanations), diagnostics=errors)
         removals = self._list_removals(planned, name)
         if removals:
             return Explanations(removals=removals, diagnostics=errors)
-        reasons = self._plan_existing_again(current_vms, name)
-        if not reasons:
+        explanations = self._plan_existing_again(current_vms, name)
+        if not explanations:
             detail = f'This plan does not schedule "{name}", so there is nothing to explain.'
             errors = (*errors, build_error("nothing-to-explain", detail))
-        return Explanations(tuple(reasons), diagnostics=errors)
+        return Explanations(tuple(explanations), diagnostics=errors)
 
     def _list_removals(self, planned: PlanResult, name: str) -> tuple[PlacementChange, ...]:
         """Return the rows of the plan for removed VMs of this name, at addresses matching the pattern."""
@@ -270,19 +270,19 @@ class _ExplanationQuery(Struct, frozen=True):
         address, vm, note = current_vms[name]  # the note is private data of the object, with the origins of its VMs
         state = _remove_vm(self.request.state, address, name)
         request = replace(self.request, state=state, replaces=(), targets=(), excludes=())
-        reasons = self._explain_vm(self._plan_with_explanation(request, [address], name), name)
+        explanations = self._explain_vm(self._plan_with_explanation(request, [address], name), name)
         serial = self.request.state.serial
         last_trigger, previous_machine = find_placement_origin(note, name), get_previous_machine(note, name)
         return [
             replace(
-                reason,
+                explanation,
                 current_placement=vm.placement,
                 serial=serial,
                 provenance=vm.provenance,
                 last_trigger=last_trigger,
                 previous_machine=previous_machine,
             )
-            for reason in reasons
+            for explanation in explanations
         ]
 
     def _build_nothing_to_explain_error(self, planned: PlanResult) -> Diagnostic:

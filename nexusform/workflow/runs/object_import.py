@@ -127,6 +127,7 @@ def find_imports(request: PlanRequest, providers: Mapping[str, Provider], *, gen
             if found_object.provider != DEFAULT_PROVIDER:  # not the simulated one: facts of the site are no arguments
                 arguments |= {name: None for name, attribute in schema.attributes.items() if attribute.observed}
             blocks.append(render_resource_block(target.address, schema, arguments))
+    # Computed attributes, such as the capacity of a cluster, need all objects.
     attributes_by_address = {address: imported.object.attributes for address, imported in result.objects.items()}
     for address, attributes in add_computed_attributes(attributes_by_address, request.registries).items():
         imported = result.objects[address]

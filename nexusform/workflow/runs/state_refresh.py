@@ -92,7 +92,7 @@ def _read_objects(
         private_note = merge_note(recorded, answer.note).private
         if answer.attributes == recorded.attributes and private_note == recorded.private:
             continue  # the usual case, decided without the costs of the next steps
-        attributes = locations.update_locations(answer.attributes)
+        attributes = locations.update_locations(answer.attributes)  # racks and zones of its machines
         if attributes != recorded.attributes:  # add the provenance of observed values
             attributes = compare_answer(str(address), schema, recorded.attributes, attributes, observed=()).attributes
         if attributes != recorded.attributes or private_note != recorded.private:

@@ -151,9 +151,9 @@ def change_state(
 def _change_locked_state(
     backend: StateBackend, change: StateChange, *, force: bool, rescued: State | None
 ) -> StateChangeResult:
-    """Change the state, and write it with the next serial. The caller holds the lock. `rescued` is the state of an
-    apply not able to save it. If the journal is of this apply, it is written unchanged. With `force`, open steps of an
-    interrupted apply, or an invalid document, do not prevent the change.
+    """Change the state, and write it with the next serial. The caller holds the lock. `rescued` is a state that an
+    apply could not save. If the journal is of this apply, write `rescued` instead of a change. With `force`, open steps
+    of an interrupted apply, or an invalid document, do not prevent the change.
     """
     stored, problems = read_stored_state(backend, checks_objects=False)
     if stored is None and force and problems[0].id == "state-is-not-valid-json":  # only `state push` has -force
