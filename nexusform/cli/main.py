@@ -254,7 +254,6 @@ def _run_command(arguments: Sequence[str]) -> int:
             _print_to_stderr(f"Error: {diagnostic.summary}\n\n{diagnostic.detail}")
         return 1
     except (click.Abort, KeyboardInterrupt):
-        # Commands that change neither state nor any site.
         read_only_commands = {"validate", "plan", "show", "output", "explain", "why", "simulate", "advise", "graph"}
         read_only_commands |= {"console", "predict", "explore", "conformance", "version", "providers"}
         unchanged_note = " No changes were made." if read_only_commands.intersection(remaining[:1]) else ""

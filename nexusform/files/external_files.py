@@ -194,7 +194,6 @@ def _list_entry_paths(entry: ExternalFile, environment: Mapping[str, str]) -> It
     elif entry.form in (PathValueForm.FLAG, PathValueForm.CURRENT) or not value:
         return  # the reader of a flag or file of the current directory checks it; an unset variable names no file
     elif entry.form is PathValueForm.COMMAND:
-        # The program of a command, and the existing files of its arguments.
         with suppress(ValueError):  # reported where the command is run
             yield from list_command_files(shlex.split(value), environment)
     elif entry.form is PathValueForm.PARAMETERS:

@@ -77,8 +77,7 @@ def open_console(context: CommandContext) -> ConsoleOpening:
         problems = [p for p in problems if p.id != "no-configuration-files"]
     sources: dict[str, SourceFile] = dict(configuration.files)
     variables, new_problems = read_project_variables(context, configuration)
-    # A variable without a value is unknown in the console.
-    problems += [p for p in new_problems if p.id != "no-value-for-required-variable"]
+    problems += [p for p in new_problems if p.id != "no-value-for-required-variable"]  # unknown in the console
     backend, new_problems = open_backend(context, configuration)
     problems += new_problems
     stored = None

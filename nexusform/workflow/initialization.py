@@ -58,9 +58,7 @@ class InitResult(Struct, frozen=True):
 
 
 def init_directory(context: CommandContext, options: InitOptions) -> InitResult:
-    """Check the configuration and open its backend. Migrate the state if requested, and record the backend and its
-    settings: later commands compare them with the configuration.
-    """
+    """Check the configuration and open its backend. Migrate the state if requested. Record the backend as chosen."""
     configuration, problems = load_project_configuration(context)
     sources = configuration.files
     if has_errors(problems):
@@ -283,8 +281,7 @@ def _migrate_workspace(
 def _copy_locked_state(
     context: CommandContext, source: StateBackend, target: StateBackend, name: str, *, force_copy: bool
 ) -> tuple[str, list[Diagnostic]]:
-    """Copy the state of a workspace; return a line about it. The line is "" with errors, or without a state."""
-    # The attributes of objects are not checked: a state with invalid ones is migrated, too.
+    """Copy the state of a workspace, also with invalid objects; return a line about it ("" on errors or without it)."""
     stored, problems = read_stored_state(source, checks_objects=False)
     target_stored, target_problems = read_stored_state(target, checks_objects=False)
     problems += target_problems

@@ -39,8 +39,7 @@ def lint_plan(
     """
     catalogue = CATALOGUES.get(result.plan.catalogue) or CATALOGUES[NEWEST]
     skus = tuple(catalogue.vm_skus.values())
-    # With `everything`, the simulated sites have no VMs of the objects, so there are none to remove.
-    removed_vms = {} if everything else _index_removed_vms(result.sites.values())
+    removed_vms = {} if everything else _index_removed_vms(result.sites.values())  # then the sites have none left
     pools = tuple(_build_lint_pools(result.objects, removed_vms, everything=everything))
     evaluated_pools = {(pool.owner, pool.pool) for pool in pools} if everything else set()
     sites = {site_id: _build_lint_site(site, evaluated_pools) for site_id, site in result.sites.items()}

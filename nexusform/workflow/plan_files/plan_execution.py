@@ -266,8 +266,7 @@ def _build_unfinished_error(applied: ApplyResult) -> list[Diagnostic]:
         skipped_addresses = [end.address for end in applied.end_events if end.outcome is StepOutcome.SKIPPED]
         later_addresses = [address for address in skipped_addresses if address not in manual_addresses]
         return [_build_manual_diagnostic(waiting, len(later_addresses))]  # the later step of a change belongs to it
-    is_problem_reported = bool(applied.problem)  # by a diagnostic of its own
-    if not waiting and (is_problem_reported or not (failed or skipped)):
+    if not waiting and (applied.problem or not (failed or skipped)):  # a problem has a diagnostic of its own
         return []
     clauses: list[str] = []
     if waiting:

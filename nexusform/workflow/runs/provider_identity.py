@@ -126,9 +126,8 @@ def add_new_identities(providers: Mapping[str, Provider], check: IdentityCheck, 
         if not isinstance(provider, IdentifiedProvider):
             continue
         # An incomplete identity cannot be compared, not even with itself.
-        is_incomplete = bool(provider.compare_identity(identity, identity).obstacle)
-        if not is_incomplete:
-            continue
+        if not provider.compare_identity(identity, identity).obstacle:
+            continue  # complete
         objects = [current.attributes for _, current in list_objects(state, name)]
         try:
             entries[name] = {"identity": dict(provider.read_identity(identity, objects))}

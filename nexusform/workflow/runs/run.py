@@ -157,9 +157,7 @@ class Run(Struct):
             self.stored = replace(self.stored, state=replace(state, providers=providers))
 
     def _record_confirmed_identities(self) -> None:
-        """Record the identity of each system not comparable with the recorded one. This needs a provider with all its
-        objects found there: then it is the recorded system.
-        """
+        """Record the identity of a system without a comparable one, if all objects exist there: it is the same system."""
         check = self.identities
         if check is None:
             return
