@@ -157,7 +157,7 @@ class Run(Struct):
             self.stored = replace(self.stored, state=replace(state, providers=providers))
 
     def _record_confirmed_identities(self) -> None:
-        """Record the identity of a system without a comparable one, if all objects exist there: it is the same system."""
+        """Record the identity of a system not comparable before, if all objects exist there: it is the same system."""
         check = self.identities
         if check is None:
             return
