@@ -115,7 +115,7 @@ class LocalLockFile:
         temporary_path, descriptor = self._write_temporary_lock_file(info)
         try:
             try:
-                self._path.hardlink_to(temporary_path)
+                self._path.hardlink_to(temporary_path)  # atomic: no process finds an incomplete file
             except FileExistsError:
                 os.close(descriptor)
                 return False

@@ -284,7 +284,7 @@ def _report_internal_error(bug: Exception) -> int:
     from traceback import format_exception
 
     text = "".join(format_exception(bug))  # its addresses (URLs) may have passwords
-    traceback_text = re.sub(r"\w+://[^\s'\"]+", lambda address: _ADDRESS_SECRETS.sub("...", address[0]), text)
+    traceback_text = re.sub(r"\w+://[^\s'\"]+", lambda match: _ADDRESS_SECRETS.sub("...", match[0]), text)
     if os.environ.get("NF_LOG", "").lower() in ("debug", "trace", "json"):
         click.echo(traceback_text, err=True)
     name = type(bug).__name__

@@ -163,7 +163,7 @@ def build_iterator_scopes(block: DynamicBlock, scope: Scope) -> tuple[list[Itera
     if reason:
         return None, [*problems, build_error(_SUMMARY, reason, block.for_each.span)]
     if isinstance(value.type, SetType) and not value.is_wholly_known:
-        return None, problems  # unknown elements may be equal to others
+        return None, problems  # unknown elements may be equal, so their number is unknown
     return [IteratorScope(scope, block.iterator, *pair) for pair in list_key_value_pairs(value)], problems
 
 

@@ -272,7 +272,7 @@ class _FileReader:
         return self.parse_source(source, name)
 
     def parse_source(self, source: SourceFile, name: str = "") -> ParsedFile:
-        """Parse a text as a file of a module. `name` (or else the source's) orders blocks and marks override files."""
+        """Parse a text as a file of a module. Its `name` there (default: the source's) may mark it as override file."""
         name = name or source.name
         body, new_problems = self._parse_syntax_tree_with_cache(source)
         self.problems.extend(new_problems)

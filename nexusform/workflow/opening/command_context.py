@@ -205,7 +205,7 @@ def restrict_context_to_plan(context: CommandContext) -> CommandContext:
 
 
 def _build_confinement(flag_value: str, environment: Mapping[str, str], directory: str) -> Confinement:
-    """Confine access to files to the directory `flag_value` ("true" or "1": the work tree). The data directory of
+    """Restrict access to files to the directory `flag_value` ("true" or "1": the work tree). The data directory of
     nexusform is hidden even there. Raises ValueError.
     """
     root = find_work_tree(directory) if flag_value in ("1", "true") else os.path.realpath(flag_value)

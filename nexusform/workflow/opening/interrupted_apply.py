@@ -18,7 +18,7 @@ from nexusform.workflow.opening.stored_state import StoredState, compute_state_d
 def recover_interrupted_apply(
     stored: StoredState, providers: Mapping[str, Provider], backend: StateBackend, *, write: bool
 ) -> tuple[StoredState | None, list[Diagnostic]]:
-    """Ask the providers for the outcome of each change an interrupted run began (open intent). Return the state with
+    """Read the outcome of each change an interrupted run began (open intent) from the providers. Return the state with
     these outcomes; None if a read fails. With `write` (the lock is held), also save this state. A plan does not write:
     its configuration may be untrusted, and answers of its providers must not affect the recorded state.
     """

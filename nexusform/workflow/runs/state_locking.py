@@ -90,9 +90,9 @@ def acquire_lock(
     on_wait: Callable[[str], None],
     remedy: str = "break its lock with `nexusform force-unlock ID`",
 ) -> tuple[StateLock | None, list[Diagnostic]]:
-    """Acquire the lock within the timeout. Return None with an error, or if locking is off. A warning says that it is
-    off, unless no other process can reach the state (`is_exclusive`). `on_wait` is called once after a short wait.
-    `remedy` is the advice for a lock of a dead process.
+    """Acquire the lock within the timeout. Return None with an error, or if locking is off. If it is off, also return
+    a warning, unless no other process can reach the state (`is_exclusive`). `on_wait` is called once after a short
+    wait. `remedy` is the advice for a lock of a dead process.
     """
     if not locking.enabled:
         return None, [] if locking.is_exclusive else [build_warning("unlocked-state", _NOT_LOCKED)]
