@@ -272,7 +272,7 @@ def _list_referenced_declarations(module: Module, traversal: Traversal, *, every
 def _list_module_call_declarations(
     call: ModuleCall, path: tuple[str, ...], steps: tuple[Step, ...], *, everything: bool
 ) -> Iterator[Declaration]:
-    """List the call, and the output named by `steps`, or all outputs. `everything`: list all declarations below.
+    """List the call, and the output named by `steps`, or all outputs; with `everything`, all declarations below.
     `steps` follow the name of the call: an instance key, if it has one, and the name of an output.
     """
     yield Declaration(path, "module", call.name)

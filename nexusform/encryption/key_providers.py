@@ -149,7 +149,7 @@ def unwrap_key(key_id: str, wrapped: bytes) -> bytes:
 
 
 def _call_key_vault(key_id: str, operation: Callable[[Any, Any], Any]) -> Any:
-    """Run an operation (client, algorithm) of a key vault within the time limit. Raises EncryptionProblem."""
+    """Run `operation` with the client of a key vault and an algorithm, in limited time. Raises EncryptionProblem."""
     try:
         from azure.core.exceptions import AzureError
         from azure.identity import DefaultAzureCredential

@@ -217,7 +217,7 @@ def build_nodes(
 
 
 def _build_node(vm: PlacedVm, sku_name: str) -> dict[str, Any]:
-    """Build a node for state; labels are derived on reading."""
+    """Build the entry of a node in the state. It has no labels: they are derived on reading."""
     placement = vm.placement
     return {
         "role": "ControlPlane" if vm.pool == CONTROL_PLANE else "Worker",
@@ -227,7 +227,7 @@ def _build_node(vm: PlacedVm, sku_name: str) -> dict[str, Any]:
         "machine": placement.machine,
         "rack": placement.rack,
         "availability_zone": placement.availability_zone,
-        "numa_cells": list(placement.cells) or None,  # unknown
+        "numa_cells": list(placement.cells) or None,  # None: unknown
         "platform_name": vm.platform_name,
         "provenance": vm.provenance,
     }
@@ -319,7 +319,7 @@ def compute_capacity(
     vms: Iterable[PlacedVm], skus: Mapping[str, VmSku | None], kubelets: Mapping[str, KubeletConfiguration]
 ) -> dict[str, Any]:
     """Compute the total CPU and memory of the nodes, and the allocatable part, as Kubernetes quantities.
-    `skus` (None: unknown) and `kubelets` are those of the pools; nodes of unknown size count as nothing.
+    `skus` (None: unknown) and `kubelets` are by name of the pool; nodes of unknown size count as nothing.
     """
     total: list[NodeSize] = []
     allocatable_sizes: list[NodeSize] = []

@@ -156,7 +156,7 @@ class ExpressionConsole:
         return check_expression(expression, root, schemas["managed"], schemas["data"])
 
     def _create_evaluation(self) -> StateEvaluation:
-        """Create an evaluation with the function `type`. Each expression needs its own, since one keeps its errors."""
+        """Create an evaluation with the function `type`. Each expression needs its own: it collects errors."""
         evaluation = build_state_evaluation(self._request)
         build_base_functions = evaluation.settings.functions
         evaluation.settings = replace(

@@ -211,7 +211,7 @@ def read_configured_choice(
 
 
 def _evaluate_backend_block(block: Block, schema: BlockSchema) -> tuple[dict[str, Any], list[Diagnostic]]:
-    """Evaluate the arguments of a `backend` block. None is required here: -backend-config may set a missing one."""
+    """Evaluate the arguments of a `backend` block. All are optional here: -backend-config may set a missing one."""
     optional_attributes = {
         name: replace(attribute, required=False, optional=True) for name, attribute in schema.attributes.items()
     }
@@ -367,7 +367,7 @@ def save_backend_choice(choice: BackendChoice, data_directory: str) -> None:
 
 
 def record_backend_choice(settings: Settings, context: CommandContext) -> None:
-    """Save the choice of a first apply without `init`. It reveals a later change to a backend without this state."""
+    """Save the choice of a first apply without `init`: later commands then notice another backend."""
     is_named_by_flags = context.backend_config or context.state_path
     if is_named_by_flags or not context.is_data_directory_trusted or load_backend_choice(context) is not None:
         return

@@ -50,8 +50,8 @@ def lint_plan(
 
 
 def _build_lint_site(site: SitePlan, evaluated_pools: Collection[tuple[str, str]]) -> LintSite:
-    """Build the facts of a site for the lint rules. They simulate placements on the site before the plan. With
-    `evaluated_pools`, they do so on the site after the plan, without the VMs of these pools.
+    """Build the facts of a site for the lint rules. The rules simulate placements on the site before the plan; with
+    `evaluated_pools`, on the site after the plan, without the VMs of these pools.
     """
     scheduler = site.base
     if evaluated_pools:

@@ -119,7 +119,7 @@ def find_provider_changes(request: PlanRequest, providers: Mapping[str, Provider
         objects = sorted(_list_changed_objects(name, request), key=lambda entry: compute_address_order(entry[0]))
         requests: list[ReadRequest] = []
         for address, recorded, _ in objects:
-            key = ObjectKey(address.type, str(recorded.attributes.get("id")), 0)
+            key = ObjectKey(address.type, str(recorded.attributes.get("id")), 0)  # unknown creation, as in an import
             requests.append(ReadRequest(key, recorded.attributes, str(address), private_note=recorded.note))
         for (address, recorded, block), answer in zip(objects, provider.read(requests), strict=True):
             if answer.attributes is None:
