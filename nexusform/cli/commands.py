@@ -523,7 +523,7 @@ _EXAMPLES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
 
 
 def select_main_help_rows(command: str, rows: Mapping[str, tuple[str, str]]) -> dict[str, tuple[str, str]]:
-    """Select the help rows of a command without -help=all: its main flags if defined, else its own ones."""
+    """Select the rows (usage, help) of a command without -help=all: its main flags if defined, else its own ones."""
     if command in _MAIN_FLAGS:
         return {name: rows[name] for name in _MAIN_FLAGS[command].split() if name in rows}
     hidden_flags = {"help", "confine", "allow-remote", "limit", "no-color", "state", "lock", "lock-timeout", "backup"}

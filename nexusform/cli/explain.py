@@ -77,7 +77,7 @@ def explain(arguments: ExplainArguments) -> int:
 
 
 def _print_problems(answer: Explanations, arguments: ExplainArguments, screen: Screen) -> None:
-    """Print the errors of the plan behind an answer, and the notes of a domain."""
+    """Print the errors of the plan behind an answer, and notes about an object of a domain, such as a fleet."""
     errors, domain_answer = select_errors(answer.diagnostics), answer.domain_answer
     if domain_answer.allows_errors:  # the answer is about a configuration with errors: list them all
         screen.print_diagnostics(errors, answer.sources)
@@ -150,10 +150,10 @@ def _render_vm_explanation(vm: VmExplanation, arguments: ExplainArguments, scree
 
 
 def _describe_machine(trigger: str, machine: str, verb: str = "is") -> str:
-    """Return the previous machine and its state, ` (rack1-bm02 is gone)`; "" without one."""
+    """Return a VM's previous machine, and its state after `trigger`: ` (rack1-bm02 is gone)`; "" without one."""
     if not machine:
         return ""
-    state = {"machine_removed": "gone", "heal": "left"}.get(trigger, "emptied")  # of the machine after the trigger
+    state = {"machine_removed": "gone", "heal": "left"}.get(trigger, "emptied")
     return f" ({machine} {verb} {state})"
 
 

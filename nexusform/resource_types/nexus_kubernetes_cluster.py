@@ -112,7 +112,7 @@ _ARGUMENT_PROPERTIES: Final = frozenset(  # properties of a cluster's body set b
 
 
 def build_vm_owner(attributes: Mapping[str, Any]) -> str:
-    """Return the owner of the cluster's VMs in names for the scheduler: `nks:<site>/<cluster>`."""
+    """Return the name of the cluster as the owner of VMs in the scheduler: `nks:<site>/<cluster>`."""
     return f"nks:{build_id(attributes)}"
 
 

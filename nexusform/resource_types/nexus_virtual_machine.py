@@ -170,7 +170,7 @@ def list_existing_vms(attributes: Mapping[str, Any]) -> tuple[PlacedVm, ...]:
 
 
 def list_unplaced_vms(attributes: Mapping[str, Any]) -> UnplacedVms:
-    """Return the VM if it exists and the platform found no machine for it."""
+    """Return the VM, by pool and number, if it exists and the platform found no machine for it."""
     if attributes.get("machine") or attributes.get("provenance") != OBSERVED:
         return {}  # it is placed, or not created
     return {(_POOL, 0): {"name": attributes["name"]}}
