@@ -271,7 +271,7 @@ def _parse_objects(content: bytes, path: Path) -> dict[ObjectKey, Attributes]:
 
 
 def _parse_change_record(line: bytes, path: Path) -> tuple[ObjectKey, Attributes | None]:
-    """Parse a line of the log, with the attributes None for a removal. Raises ProviderProblem."""
+    """Parse a line [type, id, creation number, attributes]; attributes None mean removal. Raises ProviderProblem."""
     with suppress(json_codec.JsonProblem):
         match json_codec.parse_json(line):
             case [str(kind), str(name), int(creation), dict() | None as attributes]:

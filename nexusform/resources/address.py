@@ -178,7 +178,9 @@ def parse_address(text: str) -> Address:
 
 
 def _get_key_at_position(parts: list[tuple[str, Key]], position: int) -> tuple[Key, int]:
-    """Return the key at a position of ("name", NAME) and ("key", KEY), None without one, and the next position."""
+    """Return the key at a position, None for a name or the end, and the next position. `parts` are of an address, for
+    example `a[0]`: [("name", "a"), ("key", 0)].
+    """
     if position < len(parts) and parts[position][0] == "key":
         return parts[position][1], position + 1
     return None, position
