@@ -368,8 +368,8 @@ class ProviderProblem(Exception):
         super().__init__(message)
         self.is_unreachable = is_unreachable
         self.is_partial = False  # set later, if only some objects of a create exist
-        self.object_exists = object_exists
-        self.attributes = attributes
+        self.object_exists = object_exists  # a create failed after the object was created
+        self.attributes = attributes  # of this object
         self.unfinished_change = unfinished_change  # the change left to complete, if the object exists
 
 

@@ -246,7 +246,7 @@ class SimulatedProvider:
             result = apply_answer(planned, _list_answers(faults))
             if self._reality:
                 self._reality.set_attributes(request.key, result)
-        self._raise_fault_after_effect(faults, result, exists=True)
+        self._raise_fault_after_effect(faults, result, was_created=True)
         return _build_answer(planned, result, faults)
 
     def update(self, request: ChangeRequest) -> ChangeResult:
@@ -262,7 +262,7 @@ class SimulatedProvider:
         result = apply_answer(result, _list_answers(faults))
         if self._reality:
             self._reality.set_attributes(request.key, result)
-        self._raise_fault_after_effect(faults, result, exists=False)
+        self._raise_fault_after_effect(faults, result, was_created=False)
         # A changed machine has its new arguments: remove the observed effect of earlier actions from its note.
         note = {OBSERVED_KEY: None} if OBSERVED_KEY in request.private_note else {}
         return replace(_build_answer(planned, result, faults), note=note)
@@ -272,7 +272,7 @@ class SimulatedProvider:
         faults = self._trigger_faults_before_effect("delete", request)
         if self._reality:
             self._reality.set_attributes(request.key, None)
-        self._raise_fault_after_effect(faults, attributes=None, exists=False)
+        self._raise_fault_after_effect(faults, attributes=None, was_created=False)
 
     def find(self, resource_type: str, object_id: str) -> tuple[ObjectKey, Mapping[str, Any]] | None:
         """Return the only object of that type and id in the reality file."""
@@ -299,12 +299,14 @@ class SimulatedProvider:
                 raise ProviderProblem(fault.error)
 
     def _raise_fault_after_effect(
-        self, faults: Sequence[Fault], attributes: Mapping[str, Any] | None, *, exists: bool
+        self, faults: Sequence[Fault], attributes: Mapping[str, Any] | None, *, was_created: bool
     ) -> None:
-        """Raise ProviderProblem for the first error injected after the effect, with the object as it is then."""
+        """Raise ProviderProblem for the first error injected after the effect, with the object as it is then. If the
+        call was a create (`was_created`), the apply records the object as tainted.
+        """
         for fault in faults:
             if fault.error and fault.after_effect:
-                raise ProviderProblem(fault.error, object_exists=exists, attributes=attributes)
+                raise ProviderProblem(fault.error, object_exists=was_created, attributes=attributes)
 
 
 def _list_answers(faults: Sequence[Fault]) -> list[tuple[Path, Any]]:

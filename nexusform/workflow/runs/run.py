@@ -191,7 +191,7 @@ class Run(Struct):
                 return self._plan_from_state(options)
         if has_errors(diagnostics):
             return self.build_failed_plan(options, diagnostics)
-        # Import first: objects are then read without the parts imported from them.
+        # Import first: a cluster is then read without the agent pools imported as objects of their own.
         imported, import_problems = self._find_imports(self.build_request(options), options)
         if has_errors(import_problems):
             return self.build_failed_plan(options, import_problems)
