@@ -262,12 +262,14 @@ def _build_unfinished_error(applied: ApplyResult) -> list[Diagnostic]:
     counts = Counter(end.outcome for end in applied.end_events)
     waiting, failed, skipped = counts[StepOutcome.WAITING], counts[StepOutcome.FAILED], counts[StepOutcome.SKIPPED]
     manual_addresses = [end.address for end in applied.end_events if end.is_delegated]  # among the waiting steps
-    if waiting and len(manual_addresses) == waiting and not failed:
+    if waiting == len(manual_addresses) > 0 and not failed:  # only manual steps are left
         skipped_addresses = [end.address for end in applied.end_events if end.outcome is StepOutcome.SKIPPED]
         later_addresses = [address for address in skipped_addresses if address not in manual_addresses]
         return [_build_manual_diagnostic(waiting, len(later_addresses))]  # the later step of a change belongs to it
-    if not waiting and (applied.problem or not (failed or skipped)):  # a problem has a diagnostic of its own
-        return []
+    if not (waiting or failed or skipped):
+        return []  # all steps are done
+    if applied.problem and not waiting:
+        return []  # the problem has a diagnostic of its own
     clauses: list[str] = []
     if waiting:
         clauses.append(f"{format_count(waiting, 'step')} {select_word_form(waiting, 'waits', 'wait')}")

@@ -349,10 +349,9 @@ class Run(Struct):
         plan = self._complete_plan(make_plan(request), self._check_state_consistency()).plan
         # Captures are inventories read by providers, so they are taken from the saved plan.
         captures = [read for read in saved_plan.inventories if read.address.startswith(PROVIDER_PREFIX)]
-        inventories = (*plan.inventories, *captures)
         return replace(
             plan,
-            inventories=inventories,
+            inventories=(*plan.inventories, *captures),
             dry_run_messages=saved_plan.dry_run_messages,
             providers=saved_plan.providers,
             provider_titles=saved_plan.provider_titles,
