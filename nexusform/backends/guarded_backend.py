@@ -179,7 +179,7 @@ class OverwriteGuardBackend:
         if self._has_verified:
             return
         stored = self._run("read the state", self.inner.read)
-        if self._known_digest == _UNREAD:
+        if self._known_digest == _UNREAD:  # by this run
             if stored is not None:
                 raise BackendProblem(
                     f"{self.describe()} contains {_describe_state_document(stored)}, which this run has not "

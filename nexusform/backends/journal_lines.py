@@ -70,7 +70,7 @@ class LineBatcher:
         with self._queue:
             self._pending.extend(lines)
             self._last_added += 1
-            number = self._last_added
+            number = self._last_added  # of this call
         with self._writing:
             if self._failure is not None:
                 raise self._failure  # after a failed write the end of the journal is unknown

@@ -115,7 +115,7 @@ class LocalLockFile:
         temporary_path, descriptor = self._write_temporary_lock_file(info)
         try:
             try:
-                self._path.hardlink_to(temporary_path)
+                self._path.hardlink_to(temporary_path)  # atomic: no process finds an incomplete file
             except FileExistsError:
                 os.close(descriptor)
                 return False
@@ -149,7 +149,7 @@ class LocalLockFile:
                 raise StateLocked(self.read_holder())
             data = os.read(descriptor, _MAXIMUM_BYTES)
             holder = locks.parse_lock(data)
-            start = locks.read_lock_member(data, _START)  # distinguishes processes with one number
+            start = locks.read_lock_member(data, _START)  # distinguishes processes with the same number
             if holder.host != os.uname().nodename or not is_process_dead(holder.pid, start):
                 raise StateLocked(holder)  # it lives, or its machine is another one
             temporary_path, own_descriptor = self._write_temporary_lock_file(info)
@@ -210,8 +210,10 @@ def read_process_start(pid: int) -> str:
     return f"{boot.strip()}/{fields[_START_FIELD]}"
 
 
-def is_process_dead(pid: int, mark: str) -> bool:
-    """Return whether a process has ended, False if unknown. A later process with its number has another `mark`."""
+def is_process_dead(pid: int, start: str) -> bool:
+    """Return whether a process has ended, False if unknown. `start` is its result of `read_process_start` ("": none): a
+    later process with its number has another one.
+    """
     if pid <= 0 or sys.platform == "win32":
         return False
     try:
@@ -222,7 +224,7 @@ def is_process_dead(pid: int, mark: str) -> bool:
     fields = _read_process_fields(pid)
     if fields and fields[0] in ("Z", "X"):  # the state: ended, but not yet collected by its parent
         return True
-    return bool(mark) and read_process_start(pid) not in (mark, "")  # a later process; "": unknown
+    return bool(start) and read_process_start(pid) not in (start, "")  # a later process; "": unknown
 
 
 def _read_process_fields(pid: int) -> list[str]:

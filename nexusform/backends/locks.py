@@ -46,7 +46,6 @@ def parse_lock(data: bytes) -> LockInfo:
         pid = 0
     if all(isinstance(text, str) for text in texts.values()):
         lock_id, maximum_length = texts["id"], 128
-        # A command can name the lock by such an id.
         is_typeable = 0 < len(lock_id) <= maximum_length and lock_id.isprintable() and not lock_id.startswith("-")
         if is_typeable:
             return LockInfo(**texts, pid=pid)

@@ -120,7 +120,7 @@ def _remove_incomplete_line(path: Path) -> None:
 
 @contextmanager
 def convert_os_errors(description: str, path: Path) -> Iterator[None]:
-    """Convert an error of the operating system to a BackendProblem; `description` is the failed action (a verb)."""
+    """Convert an error of the operating system to a BackendProblem; `description` is a phrase like "read the state"."""
     try:
         yield
     except NotRegularFile:

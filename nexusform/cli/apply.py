@@ -222,7 +222,8 @@ def _finish_interrupted_apply(run: Run, job: _ApplyCommandRun) -> int:
     if not remaining_steps.was_interrupted:
         return 0  # the apply ended, with failed or waiting steps: the new plan has them again
     can_prompt = job.can_prompt() and not job.flags.auto_approve
-    problems += [] if can_prompt else check_inputs_unchanged(run, remaining_steps)  # without a person to decide
+    if not can_prompt:  # there is no person to decide about changed inputs
+        problems += check_inputs_unchanged(run, remaining_steps)
     if has_errors(problems):
         job.reporter.report_diagnostics(problems, run.project.sources)
         return 1
@@ -324,7 +325,8 @@ def _check_and_apply(run: Run, job: _ApplyCommandRun, saved: SavedPlan, verifica
         job.reporter.report_notice(f"{complete_notice} Recording its end.")
         return _get_exit_code(_apply_remaining_steps(run, job, remaining_steps))
     is_last_applied_plan = run.stored.state.applied_plans[-1:] == (saved.digest,)
-    if remaining_steps is None and run.has_unfinished_apply and is_last_applied_plan:  # this run recovered its end
+    # Beginning this run has recovered and recorded the end of an interrupted apply.
+    if remaining_steps is None and run.has_unfinished_apply and is_last_applied_plan:
         job.reporter.report_notice(f"{complete_notice} Recorded its end.")
         return 0
     verdict = check_saved_plan(run, saved, replan=verification.replan, is_verified=bool(verification.key_files))

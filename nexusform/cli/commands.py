@@ -82,7 +82,7 @@ class Command(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Rewrite the words of NF_CLI_ARGS and `args` into click's form, then let click parse them."""
-        # For `state list`, the words of NF_CLI_ARGS and NF_CLI_ARGS_state_list precede.
+        # Words of the variables NF_CLI_ARGS and (for `state list`) NF_CLI_ARGS_state_list precede `args`.
         path = "_".join(ctx.command_path.split()[1:]).replace("-", "_")
         environment_words: list[str] = []
         for variable in ("NF_CLI_ARGS", f"NF_CLI_ARGS_{path}"):
@@ -252,7 +252,7 @@ def _delete_older_output_files(parameters: Iterable[click.Parameter], values: Ma
     are checked before the first deletion. Raises a usage error for a path in use as an input. A command with a flag of
     `_CHECKED_OUTPUTS` replaces the older file itself, so its path is checked only.
     """
-    inputs: set[str] = set()  # real paths of all other arguments
+    inputs: set[str] = set()  # real paths of the arguments with files to keep
     outputs: list[_OutputPath] = []
     for parameter in parameters:
         words = _list_argument_words(values.get(parameter.name or ""))
@@ -301,7 +301,8 @@ def _check_output_path(output: _OutputPath, inputs: Collection[str]) -> None:
     except (OSError, ValueError) as problem:
         reason = str(getattr(problem, "strerror", problem)).rstrip(".")
         raise click.UsageError(f'{flag}: "{path}" cannot be written: {reason}.') from None
-    has_input_suffix = path.endswith(_INPUT_SUFFIXES) and flag != "-generate-config-out"
+    writes_configuration = flag == "-generate-config-out"  # so it may have the suffix of an input
+    has_input_suffix = path.endswith(_INPUT_SUFFIXES) and not writes_configuration
     if has_input_suffix or (output.is_deleted and os.path.realpath(path) in inputs):
         raise click.UsageError(f'{flag}: "{path}" is an input and is not overwritten. Choose another name.')
     if output.is_deleted and may_be_input(path, confinement):
@@ -522,7 +523,7 @@ _EXAMPLES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
 
 
 def select_main_help_rows(command: str, rows: Mapping[str, tuple[str, str]]) -> dict[str, tuple[str, str]]:
-    """Select the help rows of a command without -help=all: its main flags if defined, else its own ones."""
+    """Select the rows (usage, help) of a command without -help=all: its main flags if defined, else its own ones."""
     if command in _MAIN_FLAGS:
         return {name: rows[name] for name in _MAIN_FLAGS[command].split() if name in rows}
     hidden_flags = {"help", "confine", "allow-remote", "limit", "no-color", "state", "lock", "lock-timeout", "backup"}

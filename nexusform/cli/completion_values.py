@@ -32,7 +32,9 @@ def list_flag_value_completions(metavar: str, flag: str, incomplete: str) -> lis
 
 
 def list_argument_completions(context: click.Context, name: str, incomplete: str) -> list[CompletionItem]:
-    """Return the values of the argument with this name. The shell adds files for `targets` and for unknown values."""
+    """Return the values of the argument with this name, for completion by a shell. An item of type "file" lets the
+    shell offer files: for `targets`, and for arguments without a list of values.
+    """
     path = " ".join(context.command_path.split()[1:])
     list_words = WORDS.get(f"{path} {name}", WORDS.get(name, _list_nothing))  # of this command, else of all
     typed_words: list[str] = []  # values of the arguments before this one
@@ -68,7 +70,7 @@ def _load_configuration() -> tuple[CommandContext, Configuration]:
 
 
 def _is_local_state(context: CommandContext, configuration: Configuration) -> bool:
-    """Return whether the state is a local unencrypted file: shell completion contacts no server or key provider."""
+    """Return whether the state is a local unencrypted file. Only such a state is read when a shell completes a word."""
     from nexusform.workflow.opening.command_context import ENCRYPTION_VARIABLE
 
     if ENCRYPTION_VARIABLE in context.environment:

@@ -107,7 +107,7 @@ def _print_expression_value(screen: Screen, session: ExpressionConsole, expressi
 
 
 def _run_interactive_console(screen: Screen, session: ExpressionConsole) -> int:
-    """Read expressions until the end of input; unfinished ones continue on the next line."""
+    """Read and evaluate expressions until the end of input; unfinished ones continue on the next line. Return 0."""
     _enable_line_editing(session)
     pending = ""  # lines of an unfinished expression
     while True:

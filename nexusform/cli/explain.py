@@ -62,7 +62,7 @@ def explain(arguments: ExplainArguments) -> int:
 
         report, document = build_pools_report(address, answer.pools), build_pools_document(address, answer.pools)
         texts.append(_render_answer(report, document, arguments, screen))
-    texts += [_render_vm_explanation(reason, arguments, screen) for reason in answer.reasons]
+    texts += [_render_vm_explanation(vm, arguments, screen) for vm in answer.reasons]
     if answer.removals:  # VMs of this name, removed by the plan
         from nexusform.rendering.answers.explanation_text import REMOVAL_FORM, build_removal_report
 
@@ -77,7 +77,7 @@ def explain(arguments: ExplainArguments) -> int:
 
 
 def _print_problems(answer: Explanations, arguments: ExplainArguments, screen: Screen) -> None:
-    """Print the errors of the plan behind an answer, and the notes of a domain."""
+    """Print the errors of the plan behind an answer, and notes about an object of a domain, such as a fleet."""
     errors, domain_answer = select_errors(answer.diagnostics), answer.domain_answer
     if domain_answer.allows_errors:  # the answer is about a configuration with errors: list them all
         screen.print_diagnostics(errors, answer.sources)
@@ -118,79 +118,79 @@ def _render_report(report: Report, arguments: ExplainArguments, screen: Screen) 
     return render_report_text(report, colour=screen.colour, width=screen.width)
 
 
-def _render_vm_explanation(reason: VmExplanation, arguments: ExplainArguments, screen: Screen) -> str:
+def _render_vm_explanation(vm: VmExplanation, arguments: ExplainArguments, screen: Screen) -> str:
     """Render the explanation of a VM in the requested format."""
     if arguments.format == "json":
-        return _render_vm_explanation_as_json(reason)
+        return _render_vm_explanation_as_json(vm)
     from nexusform.rendering.answers.explanation_text import (
         build_explanation_report,
         describe_alternatives,
         format_vm_certainty,
     )
 
-    explanation = reason.explained_vm.explanation
-    facts = _describe_current_placement(reason)
-    trigger = reason.explained_vm.trigger  # the reason to place it now, such as "machine_removed"
-    if trigger and reason.current_placement is None:  # a planned VM; a running one is described by its location
-        facts.append(f"Trigger: {trigger}{_describe_machine(trigger, reason.previous_machine)}.")
-    if certainty := format_vm_certainty(reason.certainty, reason.samples):
+    explanation = vm.explained_vm.explanation
+    facts = _describe_current_placement(vm)
+    trigger = vm.explained_vm.trigger  # the reason to place it now, such as "machine_removed"
+    if trigger and vm.current_placement is None:  # a planned VM; a running one is described by its location
+        facts.append(f"Trigger: {trigger}{_describe_machine(trigger, vm.previous_machine)}.")
+    if certainty := format_vm_certainty(vm.certainty, vm.samples):
         facts.append(certainty)
-    alternatives = describe_alternatives(reason.alternatives, explanation.demand, reason.pool_size)
-    remedies = [f"{number}. {remedy['text']}" for number, remedy in enumerate(reason.remedies, 1)]
+    alternatives = describe_alternatives(vm.alternatives, explanation.demand, vm.pool_size)
+    remedies = [f"{number}. {remedy['text']}" for number, remedy in enumerate(vm.remedies, 1)]
     sections = [Section("To place it elsewhere", tuple(alternatives))] if alternatives else []
     sections += [Section("Suggested fixes (tested)", tuple(remedies))] if remedies else []
     is_long = arguments.every or arguments.format == "markdown"  # with ranked and rejected machines
     report = build_explanation_report(
-        reason.object, explanation, facts, sections, is_long=is_long, is_folded=not arguments.every
+        vm.object, explanation, facts, sections, is_long=is_long, is_folded=not arguments.every
     )
-    if reason.current_placement is not None:
+    if vm.current_placement is not None:
         verdict = f"If placed again now, with everything else unchanged: {report.verdict}"
         report = replace(report, verdict=verdict)
     return _render_report(report, arguments, screen)
 
 
 def _describe_machine(trigger: str, machine: str, verb: str = "is") -> str:
-    """Return the previous machine and its state, ` (rack1-bm02 is gone)`; "" without one."""
+    """Return a VM's previous machine, and its state after `trigger`: ` (rack1-bm02 is gone)`; "" without one."""
     if not machine:
         return ""
-    state = {"machine_removed": "gone", "heal": "left"}.get(trigger, "emptied")  # of the machine after the trigger
+    state = {"machine_removed": "gone", "heal": "left"}.get(trigger, "emptied")
     return f" ({machine} {verb} {state})"
 
 
-def _describe_current_placement(reason: VmExplanation) -> list[str]:
+def _describe_current_placement(vm: VmExplanation) -> list[str]:
     """Return one sentence about the current location of a VM; [] if the plan creates it. An example is `core-1 runs on
     r1 / bm02 (predicted, trigger heal (bm01 was left) at serial 3; state serial 7).` The location is predicted or
     observed. The trigger is the reason of the last move, here from bm01 at serial 3.
     """
-    if reason.current_placement is None:
+    if vm.current_placement is None:
         return []
-    location = format_location_text(reason.current_placement)
-    provenance = f"{reason.provenance}, " if reason.provenance else ""
+    location = format_location_text(vm.current_placement)
+    provenance = f"{vm.provenance}, " if vm.provenance else ""
     last_move = ""
-    if reason.last_trigger is not None:
-        trigger, serial = reason.last_trigger
-        machine_clause = _describe_machine(trigger, reason.previous_machine, "was")
+    if vm.last_trigger is not None:
+        trigger, serial = vm.last_trigger
+        machine_clause = _describe_machine(trigger, vm.previous_machine, "was")
         last_move = f"trigger {trigger}{machine_clause} at serial {serial}; "
-    return [f"{reason.object} runs on {location} ({provenance}{last_move}state serial {reason.serial})."]
+    return [f"{vm.object} runs on {location} ({provenance}{last_move}state serial {vm.serial})."]
 
 
-def _render_vm_explanation_as_json(reason: VmExplanation) -> str:
+def _render_vm_explanation_as_json(vm: VmExplanation) -> str:
     """Render the decision about a VM with its current location, its last trigger, alternatives and fixes."""
     from nexusform.placement_kinds.placement_kind import build_location_document
     from nexusform.rendering.answers.explanation_text import ALTERNATIVE_FORM, build_explanation_document
     from nexusform.rendering.notation.json_values import encode_document
 
-    planned_trigger = reason.explained_vm.trigger if reason.current_placement is None else ""
-    trigger, serial = reason.last_trigger or (planned_trigger, None)  # a planned one has no serial
+    planned_trigger = vm.explained_vm.trigger if vm.current_placement is None else ""
+    trigger, serial = vm.last_trigger or (planned_trigger, None)  # a planned one has no serial
     document = {
-        "address": str(reason.address),
+        "address": str(vm.address),
         "trigger": trigger,
-        "left_machine": reason.previous_machine or None,
+        "left_machine": vm.previous_machine or None,
         "serial": serial,
-        "current": build_location_document(reason.current_placement),
-        "provenance": reason.provenance or None,
-        **build_explanation_document(reason.object, reason.explained_vm.explanation, reason.certainty, reason.samples),
-        "elsewhere": list(map(ALTERNATIVE_FORM, reason.alternatives)),
-        "suggested_fixes": list(reason.remedies),
+        "current": build_location_document(vm.current_placement),
+        "provenance": vm.provenance or None,
+        **build_explanation_document(vm.object, vm.explained_vm.explanation, vm.certainty, vm.samples),
+        "elsewhere": list(map(ALTERNATIVE_FORM, vm.alternatives)),
+        "suggested_fixes": list(vm.remedies),
     }
     return encode_document(document, pretty=True).decode()

@@ -254,7 +254,6 @@ def _run_command(arguments: Sequence[str]) -> int:
             _print_to_stderr(f"Error: {diagnostic.summary}\n\n{diagnostic.detail}")
         return 1
     except (click.Abort, KeyboardInterrupt):
-        # Commands that change neither state nor any site.
         read_only_commands = {"validate", "plan", "show", "output", "explain", "why", "simulate", "advise", "graph"}
         read_only_commands |= {"console", "predict", "explore", "conformance", "version", "providers"}
         unchanged_note = " No changes were made." if read_only_commands.intersection(remaining[:1]) else ""
@@ -285,7 +284,7 @@ def _report_internal_error(bug: Exception) -> int:
     from traceback import format_exception
 
     text = "".join(format_exception(bug))  # its addresses (URLs) may have passwords
-    traceback_text = re.sub(r"\w+://[^\s'\"]+", lambda address: _ADDRESS_SECRETS.sub("...", address[0]), text)
+    traceback_text = re.sub(r"\w+://[^\s'\"]+", lambda match: _ADDRESS_SECRETS.sub("...", match[0]), text)
     if os.environ.get("NF_LOG", "").lower() in ("debug", "trace", "json"):
         click.echo(traceback_text, err=True)
     name = type(bug).__name__

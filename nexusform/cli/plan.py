@@ -234,7 +234,7 @@ def _run_plan(
             display.reporter.report_diagnostics(save_problems, sources={})
         return 1
     display.reporter.report_diagnostics(opened.diagnostics, opened.sources)
-    with begin_run(
+    with begin_run(  # a plan records no recovered steps of an interrupted apply
         opened.project, "OperationTypePlan", locking, notices=display.notices, records_recovery=False
     ) as run:
         reported_count = len(run.diagnostics)
@@ -311,6 +311,7 @@ def _plan_and_report(
 ) -> Plan:
     """Make the plan, save it if requested, and report it; return it with guard rails and program checks applied."""
     with display.reporter.track_planning():
+        # If a provider cannot be reached, the plan is made from the state, with a warning.
         result = run.plan(replace(options, allows_state_only=True))
         plan = result.plan
         if arguments.check_with:
@@ -320,14 +321,17 @@ def _plan_and_report(
             programs = _parse_checker_programs(arguments.check_with, context)
             plan = add_program_checks(result, programs, context.data_directory)
         new_plan = check_plan(plan)
-    run.diagnostics += _save_plan(new_plan, run, arguments.out, None if new_plan.is_rejected else signer)
+    plan_signer = None if new_plan.is_rejected else signer  # a rejected plan is saved without a signature
+    run.diagnostics += _save_plan(new_plan, run, arguments.out, plan_signer)
     can_apply = not new_plan.errored and not has_errors(run.diagnostics)
     display.report_plan(new_plan, run, saved_path=arguments.out if can_apply else "")
     return new_plan
 
 
 def _parse_checker_programs(flags: Sequence[str], context: CommandContext) -> dict[str, str]:
-    """Return the locations of checker programs by checker name. A sandboxed run has none, so it is a usage error."""
+    """Parse the -check-with flags of a command (one or more) to locations of programs by checker name. Raises a usage
+    error for an invalid flag, and in a sandboxed run: it may start no program.
+    """
     from nexusform.workflow.program_checks import CHECKERS
 
     programs: dict[str, str] = {}
@@ -337,7 +341,7 @@ def _parse_checker_programs(flags: Sequence[str], context: CommandContext) -> di
             names = ", ".join(f"{checker}=LOCATION" for checker in sorted(CHECKERS))
             raise click.UsageError(f"-check-with={flag} is not valid. Use one of {names}.")
         programs[name] = location
-    if context.confinement.root:
+    if context.confinement.root:  # sandboxed
         reason = "-check-with starts programs, so it is not allowed in a sandboxed run."
         raise click.UsageError(f"{reason} Omit it, or use -confine=false.")
     return programs

@@ -51,7 +51,9 @@ class PlanningFlags(Struct, frozen=True, kw_only=True):
     def build_options(
         self, *, generate_config_out: str = "", includes_rejections: bool = False, includes_losses: bool = False
     ) -> PlanOptions:
-        """Build the plan options (`includes_losses`: effects of a lost machine or rack). Raises usage errors."""
+        """Build the plan options. The plan can include the reasons against other locations (`includes_rejections`), and
+        the effects of a lost machine or rack (`includes_losses`). Raises usage errors.
+        """
         targets = self.target or self.target_file
         excludes = self.exclude or self.exclude_file
         conflicts = (

@@ -44,7 +44,7 @@ def find_code_origin(source_url: str, environment: Mapping[str, str] = os.enviro
     """
     if source_url and not source_url.startswith(("https://", "http://")):
         raise click.UsageError(f'-source-url: "{source_url}" must start with https:// or http://.')
-    for host in _HOSTS:
+    for host in _HOSTS:  # CI systems, each with the names of its variables
         commit = environment.get(host.commit, "")
         if commit:
             if source_url:  # a flag takes precedence over the variables of the host

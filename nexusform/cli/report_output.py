@@ -86,6 +86,7 @@ def _render_markdown(answer: Answer) -> bytes:
 
 
 def _render_answer_as_html(answer: Answer) -> bytes:
+    """Render the own page of an answer, if it has one; else its report, with its simulations (`plays`) on a map."""
     if answer.page is not None:
         return answer.page().encode()
     from nexusform.rendering.page.report_page import render_report_page

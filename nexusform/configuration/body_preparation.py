@@ -30,9 +30,8 @@ __all__ = ["PreparedBody", "build_prepared_body", "build_prepared_resource"]
 def build_prepared_body(
     body: AnyBody, schema: BlockSchema, header: Span | None = None
 ) -> tuple[PreparedBody, list[Diagnostic]]:
-    """Validate everything that is independent of values, once per block.
-
-    Missing arguments are reported at `header`, or without it at the start of the body.
+    """Validate everything that is independent of values, once per block. Missing arguments are reported at `header`, or
+    without it at the start of the body.
     """
     problems: list[Diagnostic] = []
     prepared = _prepare_new_body(
@@ -52,10 +51,9 @@ def build_prepared_resource(block: ResourceBlock, schema: BlockSchema) -> tuple[
 def _prepare_new_body(
     body: AnyBody, schema: BlockSchema, location: Span, problems: list[Diagnostic], body_schema: BodySchema
 ) -> PreparedBody:
-    """Prepare a body: validate it against its schema once, for evaluation per instance.
-
-    Constant arguments are evaluated here, into a template with the values of every instance. The others are evaluated
-    for each instance, as are the blocks.
+    """Prepare a body: validate it against its schema once, for evaluation per instance. Constant arguments are
+    evaluated here, into a template with the values of every instance. The others are evaluated for each instance, as
+    are the blocks.
     """
     parts = unpack_result(decode_body(body, body_schema), problems)
     template: dict[str, Any] = {}
@@ -124,7 +122,9 @@ def _prepare_arguments(
     template: dict[str, Any],
     problems: list[Diagnostic],
 ) -> dict[str, PreparedArgument]:
-    """Collect the configured arguments in the schema's order. Report computed, and missing required ones (UNKNOWN)."""
+    """Collect the configured arguments in the schema's order. Report computed arguments in the body, and missing
+    required ones: these become UNKNOWN in the template.
+    """
     arguments: dict[str, PreparedArgument] = {}
     for name, attribute_schema in schema.attributes.items():
         attribute = attributes.get(name)

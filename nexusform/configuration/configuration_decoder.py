@@ -1,6 +1,5 @@
-"""Conversion of syntax trees and schemas to a Configuration: decodes every block of every module.
-
-The files of a called module are requested through a function, so that this module reads none.
+"""Conversion of syntax trees and schemas to a Configuration: decodes every block of every module. The files of a called
+module are requested through a function, so that this module reads none.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -97,13 +96,13 @@ ReadConstants: TypeAlias = Callable[[Mapping[str, Variable]], tuple[Mapping[str,
 def decode_configuration(
     root: ModuleFiles, read_module: ReadModule, known_types: KnownTypes, read_constants: ReadConstants
 ) -> tuple[Configuration, list[Diagnostic]]:
-    """Decode the configuration of a module tree. Return it with all problems, in the order of the text.
-
-    With errors the configuration contains the decodable parts. If a file has syntax errors the root module is
-    empty and has no directory, because references cannot be checked.
+    """Decode the configuration of a module tree. Return it with all problems, in the order of the text. With errors the
+    configuration contains the decodable parts. If a file has syntax errors the root module is empty and has no
+    directory, because references cannot be checked.
     """
     shared = _SharedDecoderState(read_module, known_types, read_constants)
-    module, settings = _Decoder(shared, root, path=(), prefix=(), chain=(root.identity,)).decode_module()
+    root_decoder = _Decoder(shared, root, path=(), prefix=(), chain=(root.identity,))  # no module call leads to it
+    module, settings = root_decoder.decode_module()
     if shared.files_with_errors:
         module = Module(path=(), directory="")
     # A module that is called twice reports everything twice.

@@ -71,9 +71,8 @@ class IteratorScope:
 
 
 def read_dynamic_block(block: Block, label_names: Mapping[str, str], problems: list[Diagnostic]) -> DynamicBlock | None:
-    """Read the parts of a `dynamic` block; None if it is unusable. Adds to `problems`.
-
-    `label_names` maps the block types allowed here to the name of their label ("" for none).
+    """Read the parts of a `dynamic` block; None if it is unusable. Adds to `problems`. `label_names` maps the block
+    types allowed here to the name of their label ("" for none).
     """
     block_type = block.labels[0].value
     if block_type not in label_names:
@@ -129,7 +128,6 @@ def _decode_generated_block_label(
     attribute: Attribute | None, block: Block, label_name: str, problems: list[Diagnostic]
 ) -> Expression | None:
     """Return the label of the generated blocks, the only element of `labels`; None without one, or if it is invalid.
-
     `label_name` is the name of the label, "" for blocks without one.
     """
     block_type = block.labels[0].value
@@ -155,9 +153,8 @@ def _decode_generated_block_label(
 
 
 def build_iterator_scopes(block: DynamicBlock, scope: Scope) -> tuple[list[IteratorScope] | None, list[Diagnostic]]:
-    """Build one scope for each block to generate, in iteration order; None if `for_each` is unknown or invalid.
-
-    A scope has the iterator of the block: an object of the key and the value of one element.
+    """Build one scope for each block to generate, in iteration order; None if `for_each` is unknown or invalid. A scope
+    has the iterator of the block: an object of the key and the value of one element.
     """
     value, problems = evaluate_expression(block.for_each, scope)
     if has_errors(problems) or not value.is_known:
@@ -166,7 +163,7 @@ def build_iterator_scopes(block: DynamicBlock, scope: Scope) -> tuple[list[Itera
     if reason:
         return None, [*problems, build_error(_SUMMARY, reason, block.for_each.span)]
     if isinstance(value.type, SetType) and not value.is_wholly_known:
-        return None, problems  # unknown elements may be equal to others
+        return None, problems  # unknown elements may be equal, so their number is unknown
     return [IteratorScope(scope, block.iterator, *pair) for pair in list_key_value_pairs(value)], problems
 
 

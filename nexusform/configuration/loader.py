@@ -163,10 +163,9 @@ def read_given_variables(
     confinement: Confinement,
     assignments_override: Sequence[Assignment] = (),
 ) -> tuple[dict[str, tuple[Value, VariableValueSource]], list[Diagnostic]]:
-    """Return the value and origin of each of `variables`, and the problems.
-
-    Values come from the environment, automatic files, `var_options` (-var and -var-file) and `assignments_override`;
-    later ones in this order win. A value in a place read only by Terraform causes a warning.
+    """Return the value and origin of each of `variables`, and the problems. Values come from the environment, automatic
+    files, `var_options` (-var and -var-file) and `assignments_override`; later ones in this order win. A value in a
+    place read only by Terraform causes a warning.
     """
     problems: list[Diagnostic] = []
     automatic_options = [("var-file", path) for path in list_automatic_variable_files(directory)]
@@ -273,7 +272,7 @@ class _FileReader:
         return self.parse_source(source, name)
 
     def parse_source(self, source: SourceFile, name: str = "") -> ParsedFile:
-        """Parse a text as a file of a module. `name` (or else the source's) orders blocks and marks override files."""
+        """Parse a text as a file of a module. Its `name` there (default: the source's) may mark it as override file."""
         name = name or source.name
         body, new_problems = self._parse_syntax_tree_with_cache(source)
         self.problems.extend(new_problems)
@@ -339,9 +338,8 @@ def _read_source_file(path: str, resolve_path: Callable[[str], str], problems: l
 
 
 def list_automatic_variable_files(directory: str) -> list[str]:
-    """Return the paths of the variable files that are read automatically, lowest precedence first.
-
-    These are `nexusform.nfvars.hcl` and `.json`, then all files with names such as `*.auto.nfvars.hcl`.
+    """Return the paths of the variable files that are read automatically, lowest precedence first. These are
+    `nexusform.nfvars.hcl` and `.json`, then all files with names such as `*.auto.nfvars.hcl`.
     """
     names = list_directory(directory)
     fixed_names = [name for name in names if name in _VARIABLE_FILES]
@@ -433,9 +431,8 @@ _IDS = re.compile(
 
 
 def find_ignored_lint_rules(source: SourceFile) -> Mapping[int, frozenset[str]]:
-    """Return the ignored lint ids by the number of the line (from 1) that follows a run of comment lines.
-
-    Several ids are separated by commas; the rest of the line is the reason.
+    """Return the ignored lint ids by the number of the line (from 1) that follows a run of comment lines. Several ids
+    are separated by commas; the rest of the line is the reason.
     """
     comments = {span.start.line: ids for span, ids in list_ignore_comments(source)}
     if not comments:
@@ -543,10 +540,9 @@ def _describe_foreign_configuration(names: Collection[str]) -> str:
 
 
 def _list_unread_values(defaulted: Iterable[str], environment: Mapping[str, str], files: Sequence[str]) -> list[str]:
-    """Describe unread values of Terraform for variables with their default (`defaulted`): one sentence each.
-
-    `files` are the names in the directory. With a Terraform configuration, its variable files are not listed: they
-    are meant for Terraform.
+    """Describe unread values of Terraform for variables with their default (`defaulted`): one sentence each. `files`
+    are the names in the directory. With a Terraform configuration, its variable files are not listed: they are meant
+    for Terraform.
     """
     sentences = [
         f"TF_VAR_{name} is set in the environment, but nexusform reads NF_VAR_{name}: {name} has its default."

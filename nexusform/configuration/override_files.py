@@ -53,9 +53,8 @@ def apply_overrides(
     known_types: KnownTypes,
     problems: list[Diagnostic],
 ) -> tuple[list[_LocatedBlock], list[Block]]:
-    """Apply the override files to the ordinary blocks. Return the blocks, and the `locals` blocks of those files.
-
-    The `locals` blocks are merged by name during decoding.
+    """Apply the override files to the ordinary blocks. Return the blocks, and the `locals` blocks of those files. The
+    `locals` blocks are merged by name during decoding.
     """
     blocks = list(base_blocks)
     locals_blocks: list[Block] = []
@@ -95,9 +94,8 @@ def _build_block_key(block: Block) -> _Key:
 
 
 def _build_merged_schema(base: Block, override: Block, known_types: KnownTypes) -> BodySchema:
-    """Build the schema of the merged block, needed if one of the two is in JSON.
-
-    Modules, providers and blocks of unknown type allow all arguments of both blocks, and of blocks only `lifecycle`.
+    """Build the schema of the merged block, needed if one of the two is in JSON. Modules, providers and blocks of
+    unknown type allow all arguments of both blocks, but no nested blocks except `lifecycle`.
     """
     if base.type in _FIXED_SCHEMAS:
         return _FIXED_SCHEMAS[base.type]
@@ -118,9 +116,8 @@ def _build_merged_schema(base: Block, override: Block, known_types: KnownTypes) 
 
 def merge_block(base: Block, override: Block, body_schema: BodySchema, problems: list[Diagnostic]) -> Block:
     """Merge the override into the base block, and keep the position of the base. A `depends_on` is an error.
-
-    `body_schema` is the schema of the block: it distinguishes arguments from blocks if one of the two files is JSON
-    and the other is not.
+    `body_schema` is the schema of the block: it distinguishes arguments from blocks if one of the two files is JSON and
+    the other is not.
     """
     parts, _ = decode_body(override.body, _DEPENDS_ON, partial=True)
     rejected = parts.attributes.get("depends_on")
@@ -129,7 +126,7 @@ def merge_block(base: Block, override: Block, body_schema: BodySchema, problems:
         problems.append(build_error("unsupported-override", detail, rejected.name_span))
     new_body = remove_decoded_parts(override.body, _DEPENDS_ON)
     if base.type in _SIMPLE_TYPES and isinstance(base.body, JsonBody) and isinstance(new_body, JsonBody):
-        # The result stays JSON, with types in quotes and a provider's blocks as properties. New ones replace old ones.
+        # Keep JSON: types are in quotes, and blocks of a provider are properties. A property replaces one of its name.
         objects = (*base.body.objects, *new_body.objects)
         properties = {item.name: item for json_object in objects for item in json_object.properties}
         json_object = JsonObject(tuple(properties.values()), base.body.span)
@@ -149,9 +146,8 @@ def _convert_json_body(body: AnyBody, body_schema: BodySchema, problems: list[Di
 
 
 def _merge_bodies(base: AnyBody, override: AnyBody, body_schema: BodySchema, problems: list[Diagnostic]) -> Body:
-    """Replace single arguments of a body, and all blocks of a type, by those of its override. Merge `lifecycle`.
-
-    A dynamic block counts as a block of the type that it generates: an override replaces it, or is replaced by it.
+    """Replace single arguments of a body, and all blocks of a type, by those of its override. Merge `lifecycle`. A
+    dynamic block counts as a block of the type that it generates: an override replaces it, or is replaced by it.
     """
     base = _convert_json_body(base, body_schema, problems)
     override = _convert_json_body(override, body_schema, problems)
@@ -164,7 +160,7 @@ def _merge_bodies(base: AnyBody, override: AnyBody, body_schema: BodySchema, pro
             problems.append(build_error("condition-in-override-file", detail, block.header_span))
         if block.type == _MERGED_BLOCK:  # `lifecycle`: its arguments replace those of the original one by one
             empty = replace(block, body=Body((), (), block.body.span, block.body.span))
-            original = next((b for b in base.blocks if b.type == _MERGED_BLOCK), empty)
+            original = next((b for b in base.blocks if b.type == _MERGED_BLOCK), empty)  # or merge into an empty one
             body = _merge_bodies(original.body, block.body, LIFECYCLE_SCHEMAS["managed"], problems)
             blocks.append(replace(original, body=body))
         else:

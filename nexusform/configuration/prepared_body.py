@@ -86,24 +86,21 @@ class PreparedBody:
     def evaluate(
         self, scope: Scope, *, allows_ephemeral: bool = False
     ) -> tuple[dict[str, Any], tuple[Path, ...], list[Diagnostic]]:
-        """Return the values as plain data by name, the paths of sensitive parts, and the problems.
-
-        Absent and null arguments have their default or None; computed ones are omitted. Unknown or invalid
-        values are UNKNOWN.
+        """Return the values as plain data by name, the paths of sensitive parts, and the problems. Absent and null
+        arguments have their default or None; computed ones are omitted. Unknown or invalid values are UNKNOWN.
         """
-        notes = EvaluationResult(allows_ephemeral=allows_ephemeral)
-        values = self.fill(scope, notes)
-        return values, tuple(notes.sensitive), notes.problems
+        result = EvaluationResult(allows_ephemeral=allows_ephemeral)
+        values = self.fill(scope, result)
+        return values, tuple(result.sensitive), result.problems
 
-    def fill(self, scope: Scope, notes: EvaluationResult) -> dict[str, Any]:
-        """Return the values as `evaluate` does. Problems, sensitive paths and refinements are added to `notes`.
-
-        The paths start at this body, also if `notes` belongs to an enclosing one.
+    def fill(self, scope: Scope, result: EvaluationResult) -> dict[str, Any]:
+        """Return the values as `evaluate` does. Problems, sensitive paths and refinements are added to `result`. The
+        paths start at this body, also if `result` belongs to an enclosing one.
         """
         values = self._template.copy()
         for name in self._copied_names:  # lists and mappings: a caller may change those of an instance
             values[name] = copy_deep_plain_data(values[name])
-        nulls = self._evaluate_varying_arguments(values, scope, notes)
+        nulls = self._evaluate_varying_arguments(values, scope, result)
         for count_name, list_name in self._lengths.items():  # the count must be the length of the list
             if count_name in nulls:
                 continue  # a null count is not compared, as if the argument were absent
@@ -113,37 +110,36 @@ class PreparedBody:
                     f'"{list_name}" has {len(elements)} elements, but "{count_name}" is {count}. Make them '
                     f'equal, or remove "{count_name}".'
                 )
-                notes.problems.append(build_error("conflicting-arguments", detail, self._arguments[list_name].span))
+                result.problems.append(build_error("conflicting-arguments", detail, self._arguments[list_name].span))
         for name in self._sensitive_names:
-            if values.get(name) is not None and (name,) not in notes.sensitive:
-                notes.sensitive.append((name,))
+            if values.get(name) is not None and (name,) not in result.sensitive:
+                result.sensitive.append((name,))
         for block in self._blocks:
-            block.fill(values, scope, notes)
+            block.fill(values, scope, result)
         return values
 
-    def _evaluate_varying_arguments(self, values: dict[str, Any], scope: Scope, notes: EvaluationResult) -> set[str]:
-        """Set the values of the varying arguments, and return the names of the null ones.
-
-        A null argument keeps its default in `values`; if it is required, report it and set UNKNOWN.
+    def _evaluate_varying_arguments(self, values: dict[str, Any], scope: Scope, result: EvaluationResult) -> set[str]:
+        """Set the values of the varying arguments, and return the names of the null ones. A null argument keeps its
+        default in `values`; if it is required, report it and set UNKNOWN.
         """
         nulls: set[str] = set()
         for argument in self._varying_arguments:
             plain_value, sensitive, refinements, problems = argument.evaluate(
-                scope, allows_ephemeral=notes.allows_ephemeral
+                scope, allows_ephemeral=result.allows_ephemeral
             )
             name = argument.attribute.name
-            notes.problems.extend(problems)
+            result.problems.extend(problems)
             if plain_value is not None:
                 values[name] = plain_value
             else:
                 nulls.add(name)
                 if argument.schema.required:
-                    notes.problems.append(build_missing_argument_error(name, argument.span))
+                    result.problems.append(build_missing_argument_error(name, argument.span))
                     values[name] = UNKNOWN
             if sensitive:
-                notes.sensitive.extend((name, *path) for path in sensitive)
+                result.sensitive.extend((name, *path) for path in sensitive)
             if refinements:
-                notes.refinements.extend(((name, *path), refinement) for path, refinement in refinements)
+                result.refinements.extend(((name, *path), refinement) for path, refinement in refinements)
         return nulls
 
     def locate(self, path: Path) -> Span:
@@ -207,21 +203,20 @@ class NestedBlockGroup:
         self.items = tuple(items)
         self.location = location  # of an error about missing blocks
 
-    def fill(self, values: dict[str, Any], scope: Scope, notes: EvaluationResult) -> None:
-        """Evaluate the blocks, and add them to `values` under the name of their type.
-
-        By the nesting of the type this is one body (None without a block), a list of bodies, or a map of bodies by
-        label. A map also gets the order of its labels. If the number or a label is unknown, the value is UNKNOWN.
+    def fill(self, values: dict[str, Any], scope: Scope, result: EvaluationResult) -> None:
+        """Evaluate the blocks, and add them to `values` under the name of their type. By the nesting of the type this
+        is one body (None without a block), a list of bodies, or a map of bodies by label. A map also gets the order of
+        its labels. If the number or a label is unknown, the value is UNKNOWN.
         """
         is_known = True  # whether the number and labels of the blocks are known
         has_dynamic = False
         evaluated_blocks: list[_EvaluatedBlock] = []
         for item in self.items:
             if isinstance(item, StaticBlock):
-                self._add_evaluated_block(evaluated_blocks, item.label, item, scope, notes)
+                self._add_evaluated_block(evaluated_blocks, item.label, item, scope, result)
             else:
                 has_dynamic = True
-                is_known = self._add_dynamic_blocks(evaluated_blocks, item, scope, notes) and is_known
+                is_known = self._add_dynamic_blocks(evaluated_blocks, item, scope, result) and is_known
         if not is_known:
             values[self.name] = UNKNOWN
             if self.nested.nesting is Nesting.MAP:
@@ -229,7 +224,7 @@ class NestedBlockGroup:
             return
         if has_dynamic:  # static blocks alone were counted at preparation
             labels_and_spans = [(block.label, block.span) for block in evaluated_blocks]
-            notes.problems.extend(check_block_count(self.nested, self.name, labels_and_spans, self.location))
+            result.problems.extend(check_block_count(self.nested, self.name, labels_and_spans, self.location))
         if self.nested.nesting is Nesting.SINGLE:
             values[self.name] = evaluated_blocks[0].values if evaluated_blocks else None
         elif self.nested.nesting is Nesting.LIST:
@@ -240,30 +235,29 @@ class NestedBlockGroup:
             values[get_order_attribute(self.name)] = list(by_label)
 
     def _add_dynamic_blocks(
-        self, evaluated_blocks: list[_EvaluatedBlock], item: RepeatedBlock, scope: Scope, notes: EvaluationResult
+        self, evaluated_blocks: list[_EvaluatedBlock], item: RepeatedBlock, scope: Scope, result: EvaluationResult
     ) -> bool:
-        """Evaluate a dynamic block's blocks. Return whether their number and labels are known.
-
-        With an unknown number, evaluate the content once for its errors.
+        """Evaluate a dynamic block's blocks. Return whether their number and labels are known. With an unknown number,
+        evaluate the content once for its errors.
         """
         from nexusform.configuration.dynamic_blocks import IteratorScope, build_iterator_scopes, evaluate_label
 
         scopes, problems = build_iterator_scopes(item.dynamic, scope)
-        notes.problems.extend(problems)
+        result.problems.extend(problems)
         if scopes is None:  # `for_each` is unknown or invalid
-            separate_notes = EvaluationResult(allows_ephemeral=notes.allows_ephemeral)  # its values are discarded
+            separate_result = EvaluationResult(allows_ephemeral=result.allows_ephemeral)  # its values are discarded
             unknown_scope = IteratorScope(scope, item.dynamic.iterator, DYNAMIC_UNKNOWN, DYNAMIC_UNKNOWN)
-            item.body.fill(unknown_scope, separate_notes)
-            notes.problems.extend(separate_notes.problems)
+            item.body.fill(unknown_scope, separate_result)
+            result.problems.extend(separate_result.problems)
             return False
         is_known = True
         for item_scope in scopes:
             label: str | None = None if item.dynamic.lacks_label else ""  # None: not known; "": the type has none
             if item.dynamic.label is not None:
                 label, problems = evaluate_label(item.dynamic.label, item_scope)
-                notes.problems.extend(problems)
+                result.problems.extend(problems)
             is_known = is_known and label is not None
-            self._add_evaluated_block(evaluated_blocks, label or "", item, item_scope, notes)
+            self._add_evaluated_block(evaluated_blocks, label or "", item, item_scope, result)
         return is_known
 
     def _add_evaluated_block(
@@ -272,15 +266,19 @@ class NestedBlockGroup:
         label: str,
         item: StaticBlock | RepeatedBlock,
         scope: Scope,
-        notes: EvaluationResult,
+        result: EvaluationResult,
     ) -> None:
-        """Evaluate one block; paths added to `notes` (of sensitive and unknown parts) start at the enclosing body."""
-        first_sensitive, first_refined = len(notes.sensitive), len(notes.refinements)  # the first ones of this block
+        """Evaluate one block and add it to the list. In `result`, put its name and its label or position before each
+        new path: paths start at the enclosing body.
+        """
+        first_sensitive, first_refined = len(result.sensitive), len(result.refinements)  # new paths begin here
         step: PathStep = label if self.nested.nesting is Nesting.MAP else len(evaluated_blocks)  # or its position
         prefix: Path = (self.name,) if self.nested.nesting is Nesting.SINGLE else (self.name, step)
-        evaluated_blocks.append(_EvaluatedBlock(label, item.body.fill(scope, notes), item.span))
-        notes.sensitive[first_sensitive:] = [(*prefix, *p) for p in notes.sensitive[first_sensitive:]]
-        notes.refinements[first_refined:] = [((*prefix, *p), bounds) for p, bounds in notes.refinements[first_refined:]]
+        evaluated_blocks.append(_EvaluatedBlock(label, item.body.fill(scope, result), item.span))
+        result.sensitive[first_sensitive:] = [(*prefix, *p) for p in result.sensitive[first_sensitive:]]
+        result.refinements[first_refined:] = [
+            ((*prefix, *p), bounds) for p, bounds in result.refinements[first_refined:]
+        ]
 
     def locate(self, path: Path) -> Span | None:
         """Return the span of the part at a path inside these blocks; None without any block of this type."""
@@ -292,15 +290,14 @@ class NestedBlockGroup:
         return item.body.locate(path[1:])
 
     def _find_block_at_step(self, step: PathStep) -> StaticBlock | RepeatedBlock:
-        """Find the block of a label or position: a static one, else a dynamic block (it may generate the wanted one).
-
-        Without a match return the first block for a label, the last block for a position.
+        """Find the static block with a label or position, else a dynamic block: it may generate the wanted one. Without
+        both, return the first block for a label, the last block for a position.
         """
         is_label = isinstance(step, str)
         for position, item in enumerate(self.items):
             if isinstance(item, RepeatedBlock):
                 if not is_label:
-                    return item  # later positions are unknown: it generates any number of blocks
+                    return item  # it generates any number of blocks, so later positions are unknown
             elif step in (item.label, position):
                 return item
         if not is_label:
@@ -329,9 +326,8 @@ def build_missing_argument_error(name: str, span: Span) -> Diagnostic:
 def check_block_count(
     nested: NestedBlock, name: str, blocks: Sequence[tuple[str, Span]], location: Span
 ) -> Iterator[Diagnostic]:
-    """Report too few or too many blocks of a type, or two blocks with the same label.
-
-    `blocks` has the label and the span of each block. Missing blocks are reported at `location`.
+    """Report too few or too many blocks of a type, or two blocks with the same label. `blocks` has the label and the
+    span of each block. Missing blocks are reported at `location`.
     """
     is_single = nested.nesting is Nesting.SINGLE
     maximum = 1 if is_single else nested.max_items
@@ -381,9 +377,8 @@ def locate_literal_part(expression: Expression, path: Path) -> Span:
 
 
 def _find_literal_element(expression: Expression, step: PathStep) -> Expression | None:
-    """Return the element of a literal list or object; None without it, or if the expression is neither.
-
-    A step is the index of an item, or the key of an entry. A key that is computed by an expression matches no step.
+    """Return the element of a literal list or object; None without it, or if the expression is neither. A step is the
+    index of an item, or the key of an entry. A key that is computed by an expression matches no step.
     """
     if isinstance(expression, TupleCons) and isinstance(step, int) and step < len(expression.items):
         return expression.items[step]
@@ -414,7 +409,6 @@ class PreparedArgument:
         self, scope: Scope, *, allows_ephemeral: bool = False
     ) -> tuple[Any, tuple[Path, ...], Refinements, list[Diagnostic]]:
         """Return the value as plain data of its type, paths of sensitive parts, refinements of unknown parts, problems.
-
         An invalid value is returned as UNKNOWN, so that dependent values cause no second message.
         """
         value, problems = evaluate_expression(self.attribute.expression, scope)
@@ -445,9 +439,8 @@ class PreparedArgument:
 
 
 def _describe_schema_violation(schema: schemas.AttributeSchema, value: Any, *, hidden: bool) -> str:
-    """Return how a known scalar violates its schema, as the end of a sentence; "" if it does not.
-
-    Choices and patterns are for text, bounds for numbers. `hidden` keeps the value out of the message.
+    """Return how a known scalar violates its schema, as the end of a sentence; "" if it does not. Choices and patterns
+    are for text, bounds for numbers. `hidden` keeps the value out of the message.
     """
     if schema.choices and value not in schema.choices:
         *first_choices, last_choice = [f'"{choice}"' for choice in schema.choices]  # there are two or more

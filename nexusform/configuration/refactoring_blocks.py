@@ -150,10 +150,8 @@ def build_address_pattern(traversal: Traversal, problems: list[Diagnostic]) -> A
 
 
 def _split_module_steps(parts: list[str | tuple[Key]]) -> tuple[tuple[ModulePathStep, ...], int]:
-    """Return the modules at the start of an address, and the number of parts they take.
-
-    The parts of `module.a["k"].module.b.t.n` are "module", "a", ("k",), "module", "b", "t", "n": two modules of five
-    parts.
+    """Return the modules at the start of an address, and the number of parts they take. The parts of
+    `module.a["k"].module.b.t.n` are "module", "a", ("k",), "module", "b", "t", "n": two modules of five parts.
     """
     steps: list[ModulePathStep] = []
     index = 0

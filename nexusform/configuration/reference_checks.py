@@ -55,7 +55,7 @@ def check_references(
 ) -> list[Diagnostic]:
     """Check the references of all modules, and return the problems in the order of the text."""
     references = collect_references(configuration)
-    # By id and place: a module called twice reports everything twice.
+    # By id and place, because a module with two calls reports everything twice.
     problems: dict[tuple[str, Span | None], Diagnostic] = {}
     for module in list_modules(configuration.root):
         checker = _ReferenceChecker(module, {"managed": managed, "data": data})
@@ -74,9 +74,8 @@ def check_expression(
     data: Mapping[str, BlockSchema],
     extra_names: Collection[str] = (),
 ) -> list[Diagnostic]:
-    """Check the references of an expression outside of the blocks of a module.
-
-    `managed` and `data` are the schemas of resource and data types; `extra_names` are valid besides the module's names.
+    """Check the references of an expression outside of the blocks of a module. `managed` and `data` are the schemas of
+    resource and data types; `extra_names` are valid besides the module's names.
     """
     checker = _ReferenceChecker(module, {"managed": managed, "data": data})
     node = Declaration(module.path, "local", name="")  # a placeholder: no reference is to a local value without a name
@@ -310,9 +309,8 @@ class _ReferenceChecker:
         return build_error("reference-to-undeclared-resource", detail, traversal.span)
 
     def _suggest_similar_resource(self, mode: Mode, kind: str, name: str) -> str:
-        """Return a question with the nearest name of this type (`kind`), else of any; "" without a similar name.
-
-        Only blocks of the same mode count: a data block is no suggestion for a managed resource.
+        """Return a question with the nearest name of this type (`kind`), else of any; "" without a similar name. Only
+        blocks of the same mode count: a data block is no suggestion for a managed resource.
         """
         prefix = MODE_PREFIXES[mode]  # "data." or ""
         blocks = [block for block in self.module.resources.values() if block.mode == mode]
@@ -407,7 +405,9 @@ def _check_instance_key(
         )
         span, headline = steps[0].span, f"Unexpected {noun} instance key"
         yield build_error("unexpected-instance-key", detail, span, context=traversal.span, headline=headline)
-    elif repetition and steps and not (has_index or _is_number(steps[0])):  # no steps: all; r.0 is old syntax for r[0]
+    elif (
+        repetition and steps and not (has_index or _is_number(steps[0]))
+    ):  # `r` is all instances; `r.0` is old for r[0]
         example = f"{label}[{'count.index' if repetition == 'count' else 'each.key'}]"
         detail = (
             f'Because {label} has "{repetition}" set, its attributes must be accessed on specific instances. For '
@@ -451,9 +451,8 @@ def _check_attributes(value_type: Type, steps: tuple[Step, ...], traversal: Trav
 
 
 def _check_path_in_block(subject: str, schema: BlockSchema, prefix: Path, path: Path) -> str:
-    """Return why a path cannot exist in a block, so that it would ignore nothing; "" if it may exist.
-
-    `prefix` are the completed steps, `path` the remaining ones; `subject` is the name of the block.
+    """Return why a path cannot exist in a block, so that it would ignore nothing; "" if it may exist. `prefix` are the
+    completed steps, `path` the remaining ones; `subject` is the name of the block.
     """
     if not path:
         return ""  # the whole path exists

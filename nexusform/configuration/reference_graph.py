@@ -226,10 +226,9 @@ def list_declarations(module: Module) -> list[Declaration]:
 def _add_module_edges(
     module: Module, call: ModuleCall | None, root: Module, references: ReferencesByModule, edges: _Edges
 ) -> None:
-    """Add the dependencies of each declaration of a module (called by `call`; None: the root), and of its calls.
-
-    `edges` has for each declaration those that it refers to, with the span of the first reference to each. A resource
-    also depends on its provider block in the root module.
+    """Add the dependencies of each declaration of a module, and of the modules below it. `call` calls the module (None:
+    it is the root). `edges` maps each declaration to the referenced ones, each with the span of its first reference. A
+    resource also depends on its provider block in the root module.
     """
     for node in list_declarations(module):
         dependencies = edges.setdefault(node, {})  # the span of the reference, by declaration
@@ -273,8 +272,7 @@ def _list_referenced_declarations(module: Module, traversal: Traversal, *, every
 def _list_module_call_declarations(
     call: ModuleCall, path: tuple[str, ...], steps: tuple[Step, ...], *, everything: bool
 ) -> Iterator[Declaration]:
-    """List the call, and the output named by `steps`, or all outputs. `everything`: list all declarations below.
-
+    """List the call, and the output named by `steps`, or all outputs; with `everything`, all declarations below.
     `steps` follow the name of the call: an instance key, if it has one, and the name of an output.
     """
     yield Declaration(path, "module", call.name)

@@ -326,9 +326,8 @@ def _decode_conditions(blocks: Sequence[syntax.Block], kind: str, problems: list
 
 
 def remove_decoded_parts(body: AnyBody, decoded_schema: BodySchema) -> AnyBody:
-    """Return the body without the decoded arguments and blocks.
-
-    Each object of a JSON body remains, with its other properties only.
+    """Return the body without the decoded arguments and blocks. Each object of a JSON body remains, with its other
+    properties only.
     """
     if isinstance(body, syntax.JsonBody):
         names = {*decoded_schema.attributes, *decoded_schema.blocks}

@@ -155,9 +155,8 @@ _COMPARE: Final[Mapping[str, Callable[[_Version, _Version], bool]]] = {
 
 
 def is_version_allowed(version: str, constraint: str) -> bool | None:
-    """Check whether the version satisfies every term of the constraint; None if it is not a constraint.
-
-    Pre-release and build suffixes are ignored.
+    """Check whether the version satisfies every term of the constraint; None if it is not a constraint. Pre-release and
+    build suffixes are ignored.
     """
     terms = list(map(_CONSTRAINT_TERM.fullmatch, constraint.split(",")))
     actual = _parse_version_triple(re.split(r"[^0-9.]", version, maxsplit=1)[0])  # without a suffix
@@ -203,10 +202,9 @@ _FALLBACK_SCHEMA: Final = BodySchema(attributes={"method": True}, blocks={"fallb
 
 
 def decode_encryption_block(body: Body | JsonBody, problems: list[Diagnostic]) -> Encryption:
-    """Decode the body of an `encryption` block; errors are added to `problems`.
-
-    A method is named by its two labels, a type and a name: ("aes_gcm", "main"). It may use a key provider, which is
-    named in the same way. The blocks `state`, `plan` and `remote_state_data_sources` refer to methods.
+    """Decode the body of an `encryption` block; errors are added to `problems`. A method is named by its two labels, a
+    type and a name: ("aes_gcm", "main"). It may use a key provider, which is named in the same way. The blocks `state`,
+    `plan` and `remote_state_data_sources` refer to methods.
     """
     parts = unpack_result(decode_body(body, _ENCRYPTION_SCHEMA), problems)
     providers: dict[MethodName, KeyProviderBlock] = {}

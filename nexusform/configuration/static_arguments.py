@@ -1,6 +1,5 @@
-"""Arguments that are read as text instead of being evaluated: names, references, relative paths.
-
-In JSON syntax they are strings with the native syntax as content.
+"""Arguments that are read as text instead of being evaluated: names, references, relative paths. In JSON syntax they
+are strings with the native syntax as content.
 """
 
 from __future__ import annotations
@@ -154,7 +153,7 @@ class _EmptyScope:
     functions: Mapping[str, Any] = {}
 
     def lookup(self, traversal: syntax.Traversal) -> tuple[Value, int, list[Diagnostic]]:
-        """Return an unknown value and an error: no references are allowed."""
+        """Return an unknown value for all steps, and an error: no references are allowed."""
         problem = build_error("variables-not-allowed", "Variables may not be used here.", traversal.span)
         return DYNAMIC_UNKNOWN, len(traversal.steps), [problem]
 

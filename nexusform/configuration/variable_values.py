@@ -80,9 +80,8 @@ def parse_variable_option(text: str) -> tuple[Assignment | None, list[Diagnostic
 
 
 def parse_variable_file(source: SourceFile) -> tuple[list[Assignment], list[Diagnostic]]:
-    """Parse the assignments of a variable file; texts of JSON are literal, as in Terraform.
-
-    Its problems never show its text: it may contain secrets.
+    """Parse the assignments of a variable file; texts of JSON are literal, as in Terraform. Its problems never show its
+    text: it may contain secrets.
     """
     from nexusform.language.json_syntax import parse_json_file
 
@@ -148,9 +147,8 @@ _CAUSES: Final[Mapping[str, str]] = {
 def resolve_variable_values(
     variables: Mapping[str, Variable], assignments: Iterable[Assignment], hint: Callable[[str], str]
 ) -> tuple[dict[str, tuple[Value, VariableValueSource]], list[Diagnostic]]:
-    """Return the value and origin of every declared variable; the last of several assignments counts.
-
-    `hint` returns advice on the missing value of a variable, by name.
+    """Return the value and origin of every declared variable; the last of several assignments counts. `hint` returns
+    advice on the missing value of a variable, by name.
     """
     problems: list[Diagnostic] = []
     last_assignments: dict[str, Assignment] = {}
@@ -186,9 +184,8 @@ def _check_variable_declared(assignment: Assignment, variables: Mapping[str, Var
 def _resolve_variable(
     variable: Variable, assignment: Assignment | None, hint: Callable[[str], str], problems: list[Diagnostic]
 ) -> tuple[Value, VariableValueSource]:
-    """Return the assigned or default value of a variable, and its origin. After an error the value is unknown.
-
-    A null counts as not assigned if the variable is not nullable. `hint` returns advice on a missing value, by name.
+    """Return the assigned or default value of a variable, and its origin. After an error the value is unknown. A null
+    counts as not assigned if the variable is not nullable. `hint` returns advice on a missing value, by name.
     """
     origin = VariableValueSource(DEFAULT, variable.span)
     value: Value | None = variable.default
@@ -297,9 +294,8 @@ class ConstantVariableScope:
         self._locals_in_evaluation: list[str] = []  # each depends on the next
 
     def lookup(self, traversal: Traversal) -> tuple[Value, int, list[Diagnostic]]:
-        """Return the value of a constant `var.NAME` or `local.NAME`, 1 for the step read (NAME), and the problems.
-
-        For any other reference return an unknown value, the number of all its steps, and a problem.
+        """Return the value of a constant `var.NAME` or `local.NAME`, 1 for the step read (NAME), and the problems. For
+        any other reference return an unknown value, the number of all its steps, and a problem.
         """
         root, name = traversal.root.name, traversal.first_name
         if root == "local" and name in self._locals_in_evaluation:

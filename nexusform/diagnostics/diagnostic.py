@@ -157,9 +157,8 @@ def build_diagnostic(
     headline: str = "",
     **fields: Any,
 ) -> Diagnostic:
-    """Build a diagnostic of a kind (its id), with its summary (diagnostics/summaries.py).
-
-    `headline` replaces that summary if it needs names or figures; `fields` are the other fields of Diagnostic.
+    """Build a diagnostic of a kind (its id), with its summary (diagnostics/summaries.py). `headline` replaces that
+    summary if it needs names or figures; `fields` are the other fields of Diagnostic.
     """
     from nexusform.diagnostics.summaries import get_summary
 
@@ -202,7 +201,7 @@ def _find_source_line(source_lines: Sequence[str], line: LiteralTextLine) -> int
         tail = after_sequence.rpartition("}")[2]
         if source == expected or (sequence and expected.startswith(head) and expected.endswith(tail)):
             return line.number
-    # Sequences above the line may produce several lines or none: then the only source line with its text counts.
+    # Sequences above it may add or remove lines. Then take the source line with this text, if there is only one.
     candidates = [index for index, source_line in enumerate(source_lines[1:], 1) if source_line.strip() == expected]
     return candidates[0] if expected and len(candidates) == 1 else None  # a blank text may be of any line
 

@@ -1,6 +1,5 @@
-"""Shapes of fields of foreign data: the kind and the allowed values of a field.
-
-JSON and YAML may contain anything. Strict readers have a table of shapes, and check each value with `validate_value`.
+"""Shapes of fields of foreign data: the kind and the allowed values of a field. JSON and YAML may contain anything.
+Strict readers have a table of shapes, and check each value with `validate_value`.
 """
 
 from __future__ import annotations
@@ -108,7 +107,6 @@ def validate_value(data: Any, shape: FieldShape, source_text: str = "") -> Schem
 
 def _describe_wrong_kind(data: Any, kind: FieldKind, source_text: str) -> SchemaViolation:
     """Describe a value of a kind other than `kind`. Wrong quotes are the usual reason: advise to write or omit them.
-
     For a number, the text "3" needs no quotes; for a text, the boolean `yes` needs them. `source_text` is the text of a
     scalar in the document, such as "yes" for true.
     """
@@ -127,9 +125,8 @@ def _describe_wrong_kind(data: Any, kind: FieldKind, source_text: str) -> Schema
 
 
 def validate_value_size(data: Any, shape: FieldShape) -> str:
-    """Return why a value is outside of the bounds of its shape, or "" if it is not.
-
-    The bounds limit the value of a number, and the length of a text, a list or a mapping.
+    """Return why a value is outside of the bounds of its shape, or "" if it is not. The bounds limit the value of a
+    number, and the length of a text, a list or a mapping.
     """
     low, high = shape.minimum, shape.maximum  # None: no bound
     if (low, high) == (None, None):
@@ -142,7 +139,7 @@ def validate_value_size(data: Any, shape: FieldShape) -> str:
     is_too_large = high is not None and size > high
     if not is_too_small and not is_too_large:
         return ""
-    # The maximum of an integer type is no news to a user; it is mentioned only if it is exceeded.
+    # The maximum of an integer type is mentioned only if it is exceeded.
     is_usual_maximum = high is None or high in _INTEGER_MAXIMUMS
     bounds = f"{low} to {high}"
     if low is None or is_usual_maximum:
@@ -154,14 +151,13 @@ def validate_value_size(data: Any, shape: FieldShape) -> str:
 
 
 def _describe_invalid_text(data: Any, shape: FieldShape) -> str:
-    """Return why a value is not among the choices, does not match the pattern, or has an invalid form; "" if valid.
-
-    The reason is the end of a sentence that starts with the name of the field.
+    """Return why a value is not among the choices, does not match the pattern, or has an invalid form; "" if valid. The
+    reason is the end of a sentence that starts with the name of the field.
     """
     if shape.choices and data not in shape.choices:
         hint = suggest_name(data, shape.choices)
         return f'is "{data}"; it must be one of {join_texts(shape.choices)}.{hint}'
-    has_pattern = bool(shape.pattern) and isinstance(data, str)  # a number of an amount need not match
+    has_pattern = bool(shape.pattern) and isinstance(data, str)  # an amount may also be a number, without a pattern
     if has_pattern and not re.fullmatch(shape.pattern, data, re.ASCII):
         number_hint = ""
         if shape.kind is FieldKind.AMOUNT and data.isdecimal():  # valid as a number

@@ -237,9 +237,8 @@ class _DocumentReader:
 
 
 def _list_merge_sources(data: Any, position: TextPosition) -> Iterable[tuple[dict[str, Any], TextPosition]]:
-    """Return the mappings merged by <<, with their positions: one, or those of a list. Raises _InvalidDocument.
-
-    `data` is the value of the key `<<`, and `position` has the positions of its parts in `children`.
+    """Return the mappings merged by <<, with their positions: one, or those of a list. Raises _InvalidDocument. `data`
+    is the value of the key `<<`, and `position` has the positions of its parts in `children`.
     """
     if isinstance(data, dict):
         return [(data, position)]
@@ -273,9 +272,8 @@ def _require_matching_yaml_tag(tag: str | None, kind: str, position: TextPositio
 
 
 def _parse_scalar(event: Any, position: TextPosition) -> Any:
-    """Parse a scalar by its tag, such as `!!int 1`. Without a tag, it is text in quotes, else YAML's rules decide.
-
-    A text such as 1.5 is unfit for `!!int`. Raises _InvalidDocument for a value unfit for its tag, and for another tag.
+    """Parse a scalar by its tag, such as `!!int 1`. Without a tag, it is text in quotes, else YAML's rules decide. A
+    text such as 1.5 is unfit for `!!int`. Raises _InvalidDocument for a value unfit for its tag, and for another tag.
     """
     text, tag = event.value, event.tag
     if tag is None:
@@ -303,10 +301,8 @@ def _convert_to_float(number: Any, text: str, position: TextPosition) -> float:
 
 
 def _parse_plain_scalar(text: str, position: TextPosition) -> Any:
-    """Parse a scalar without quotes: null, a boolean, a number, else its text.
-
-    Integers may have a base: `0x1f`, `0b11`, and `0o17` or `017` in octal. Raises _InvalidDocument for infinity, NaN
-    and numbers too large for a float.
+    """Parse a scalar without quotes: null, a boolean, a number, else its text. Integers may have a base: `0x1f`,
+    `0b11`, and `0o17` or `017` in octal. Raises _InvalidDocument for infinity, NaN and numbers too large for a float.
     """
     if text in _NULLS:
         return None
@@ -548,6 +544,7 @@ def _build_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _reject_number(_constant: str) -> Any:
+    """Reject the text of NaN or an infinite number."""
     raise _UnsupportedJson
 
 

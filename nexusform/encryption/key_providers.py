@@ -50,7 +50,9 @@ KeyProvider = Callable[[Mapping[str, str], Meta | None], EncryptionKey]
 
 
 def derive_key(block: KeyProviderBlock, meta: Meta | None) -> EncryptionKey:
-    """Return the key of a block for the document with this `meta`, or a new key (None). Raises EncryptionProblem."""
+    """Return the key of a `key_provider` block. `meta` is the metadata of the key in the document to decrypt; None
+    requests a key to encrypt. Raises EncryptionProblem.
+    """
     name = f"key_provider.{block.kind}.{block.name}"
     provider = KEY_PROVIDERS.get(block.kind)
     if provider is None:
@@ -75,7 +77,9 @@ def require_cryptography(phrase: str) -> Iterator[None]:
 
 
 def _derive_pbkdf2_key(settings: Mapping[str, str], meta: Meta | None) -> EncryptionKey:
-    """Derive a key from a passphrase in the block or in its variable, with the salt of `meta` or a new one."""
+    """Derive a key from a passphrase in the block or in its variable. Its parameters are those of `meta` (metadata of
+    the document to decrypt), or for a new document (None) a new salt and the settings.
+    """
     with require_cryptography("Encryption needs"):
         from cryptography.hazmat.primitives import hashes
         from cryptography.hazmat.primitives.kdf.pbkdf2 import PBKDF2HMAC
@@ -112,7 +116,9 @@ def _read_environment_key(settings: Mapping[str, str], _meta: Meta | None) -> En
 
 
 def _get_vault_wrapped_key(settings: Mapping[str, str], meta: Meta | None) -> EncryptionKey:
-    """Return a random key wrapped by Azure Key Vault, new in each run, or the unwrapped one in `meta`."""
+    """Unwrap the key in `meta` (metadata of the document to decrypt) by Azure Key Vault. For a new document (None),
+    create a random key and wrap it.
+    """
     _reject_unknown_key_settings(settings, "vault_uri", "key_name", "key_version")
     for name in ("vault_uri", "key_name"):
         if not settings.get(name):
@@ -143,7 +149,7 @@ def unwrap_key(key_id: str, wrapped: bytes) -> bytes:
 
 
 def _call_key_vault(key_id: str, operation: Callable[[Any, Any], Any]) -> Any:
-    """Run an operation (client, algorithm) of a key vault within the time limit. Raises EncryptionProblem."""
+    """Run `operation` with the client of a key vault and an algorithm, in limited time. Raises EncryptionProblem."""
     try:
         from azure.core.exceptions import AzureError
         from azure.identity import DefaultAzureCredential

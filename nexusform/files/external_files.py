@@ -1,7 +1,6 @@
-"""Files of a run besides its configuration, and their writers.
-
-A variable or default path may lead to settings with a server, a program or credentials. In a sandboxed run
-such a file must not be in the work tree: the author of a pull request controls it.
+"""Files of a run besides its configuration, and their writers. A variable or default path may lead to settings with a
+server, a program or credentials. In a sandboxed run such a file must not be in the work tree: the author of a pull
+request controls it.
 """
 
 import os
@@ -150,7 +149,7 @@ def find_untrusted_files(environment: Mapping[str, str], confinement: Confinemen
     work tree is trusted, and there are none.
     """
     if not confinement.root:
-        return []  # every file is allowed
+        return []
     # Of the caches only the first configured one is used, and none in automation.
     unused_caches = set(_CACHES)
     if not environment.get("NF_IN_AUTOMATION"):
@@ -195,7 +194,6 @@ def _list_entry_paths(entry: ExternalFile, environment: Mapping[str, str]) -> It
     elif entry.form in (PathValueForm.FLAG, PathValueForm.CURRENT) or not value:
         return  # the reader of a flag or file of the current directory checks it; an unset variable names no file
     elif entry.form is PathValueForm.COMMAND:
-        # The program of a command, and the existing files of its arguments.
         with suppress(ValueError):  # reported where the command is run
             yield from list_command_files(shlex.split(value), environment)
     elif entry.form is PathValueForm.PARAMETERS:

@@ -78,7 +78,7 @@ class Confinement(Struct, frozen=True):
         if ".git" in map(str.casefold, directories_and_name):  # it holds credentials of the checkout
             raise OutsideConfinement(self.root, self.reason)
         for directory in (*self.hidden, *_SYSTEM_DIRECTORIES):
-            hides_root = _is_path_below(self.root, directory)  # then it hides nothing
+            hides_root = _is_path_below(self.root, directory)  # all paths would be rejected, so ignore this directory
             if _is_path_below(real_path, directory) and not hides_root:
                 raise OutsideConfinement(self.root, self.reason)
         return real_path
@@ -91,7 +91,7 @@ class Confinement(Struct, frozen=True):
 
     def get_operator_confinement(self, path: str | Path) -> Confinement:
         """Return the confinement of a path chosen by the operator, and of files below it. Outside the work tree it is
-        UNCONFINED. Inside, as written or by a link of its directory, others control the target of the chosen name.
+        UNCONFINED. A path in the work tree, also through links, stays confined: others could put a link there.
         """
         if not self.root:
             return UNCONFINED
@@ -270,9 +270,7 @@ def _link_old_file(path: Path, backup: Path) -> Path | None:
 
 
 def _replace_backup_file(old_file: Path, path: Path, backup: Path) -> None:
-    """Rename the old file to the backup, or restore it. This is the last step: the backup may be the file to be
-    written, and an earlier kill must not remove it.
-    """
+    """Rename the old file to the backup. If this fails, restore it at `path`, and raise the OSError."""
     try:
         old_file.replace(backup)
     except OSError:

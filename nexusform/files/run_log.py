@@ -1,7 +1,6 @@
-"""Log of a run for troubleshooting: NF_LOG=LEVEL, or NF_LOG=json, to stderr or NF_LOG_PATH.
-
-Nothing is logged, and `logging` is not imported, before `start_log` is called. Values of the configuration
-are never logged, only names, counts and times, so that a log can be shared.
+"""Log of a run for troubleshooting: NF_LOG=LEVEL, or NF_LOG=json, to stderr or NF_LOG_PATH. Nothing is logged, and
+`logging` is not imported, before `start_log` is called. Values of the configuration are never logged, only names,
+counts and times, so that a log can be shared.
 """
 
 from __future__ import annotations

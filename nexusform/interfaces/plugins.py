@@ -1,5 +1,4 @@
 """Interfaces of resource types, data sources and providers; interfaces/state_storage.py has those of state storage.
-
 `Files` and `Clock` are declared in language/evaluation_run.py and exported again here.
 """
 
@@ -368,10 +367,10 @@ class ProviderProblem(Exception):
     ) -> None:
         super().__init__(message)
         self.is_unreachable = is_unreachable
-        self.is_partial = False
-        self.object_exists = object_exists
-        self.attributes = attributes
-        self.unfinished_change = unfinished_change
+        self.is_partial = False  # set later, if only some objects of a create exist
+        self.object_exists = object_exists  # a create failed after the object was created
+        self.attributes = attributes  # of this object
+        self.unfinished_change = unfinished_change  # the change left to complete, if the object exists
 
 
 class StepPending(ProviderProblem):

@@ -1,8 +1,6 @@
-"""Values as plain data: None, bool, numbers, str, list, dict, and `UNKNOWN` for unknown parts.
-
-A number is an int, a float if it is exact (it parses to the same number), else a Fraction. Used by planning,
-state and providers. Sets are sorted lists without duplicates. `convert_to_value` converts plain data to a
-Value of a schema's type.
+"""Values as plain data: None, bool, numbers, str, list, dict, and `UNKNOWN` for unknown parts. A number is an int, a
+float if it is exact (it parses to the same number), else a Fraction. Used by planning, state and providers. Sets are
+sorted lists without duplicates. `convert_to_value` converts plain data to a Value of a schema's type.
 """
 
 from __future__ import annotations
@@ -152,10 +150,9 @@ def _collect_sensitive_paths(value: Value, path: Path, paths: list[Path]) -> Non
 def convert_to_value(
     plain: Plain, target: Type, sensitive: Iterable[Path] = (), refinements: Refinements = ()
 ) -> Value:
-    """Convert plain data to a Value of the type; the open type accepts objects and tuples.
-
-    `refinements` are those of unknown parts. Absent attributes of an object become null; unknown properties
-    and paths are ignored. Raises ConversionProblem if the data does not fit.
+    """Convert plain data to a Value of the type; the open type accepts objects and tuples. `refinements` are known
+    limits of unknown parts. Absent attributes of an object become null; unknown properties and paths are ignored.
+    Raises ConversionProblem if the data does not fit.
     """
     value = _build_value(plain, target)
     for path, plain_refinement in refinements:

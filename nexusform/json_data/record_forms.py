@@ -55,10 +55,9 @@ class RecordForm(Generic[Record]):
         /,
         **further_parts: Part | str,
     ) -> None:
-        """Create the form from the words of `member_spec`, such as `key`, `key=source`, `key?`, `[key]` or `*key`.
-
-        `?` makes an empty value null, brackets omit it, and `*` adds the members created by the part of this key.
-        `parts` and `further_parts` convert the values, by key.
+        """Create the form from the words of `member_spec`, such as `key`, `key=source`, `key?`, `[key]` or `*key`. `?`
+        makes an empty value null, brackets omit it, and `*` adds the members created by the part of this key. `parts`
+        and `further_parts` convert the values, by key.
         """
         self.record_class = record_class
         members = []

@@ -140,8 +140,7 @@ def _send_single_request(request: WebRequest, address: str) -> tuple[WebResponse
 def _read_complete_response(request: WebRequest, answer: Any) -> WebResponse:
     """Return the complete content of a response. Raises WebError, FileTooLarge, HTTPException, OSError."""
     status = int(answer.status)
-    statuses_without_body = (204, 304)
-    if status in statuses_without_body:
+    if status in (204, 304):  # they have no content
         return WebResponse(status, b"", is_empty=True)
     coding = str(answer.headers.get("Content-Encoding") or "identity").strip().lower()
     if coding != "identity":

@@ -323,9 +323,8 @@ def build_api_client(account: KubernetesAccount) -> ApiClient:
 
 
 def _build_impersonation_headers(user: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Build the impersonation headers from `as`, `as-uid`, `as-groups` and `as-user-extra`. Raises ValidationError.
-
-    The result is a list of pairs, because a header may repeat: one for each group, and for each value of an extra.
+    """Build the impersonation headers from `as`, `as-uid`, `as-groups` and `as-user-extra`. Raises ValidationError. The
+    result is a list of pairs, because a header may repeat: one for each group, and for each value of an extra.
     """
     headers: list[tuple[str, str]] = []
     for field_name, header in (("as", "Impersonate-User"), ("as-uid", "Impersonate-Uid")):

@@ -19,7 +19,7 @@ class FinderByArguments(Protocol):
     def find_configured_object(
         self, resource_type: str, arguments: Mapping[str, Any]
     ) -> tuple[ObjectKey, Mapping[str, Any]]:
-        """Find the objects of a block; return its key and attributes. Raises ProviderProblem with the missing ones."""
+        """Find the real objects of a block; return the block's key and attributes. Raises ProviderProblem."""
 
 
 @runtime_checkable

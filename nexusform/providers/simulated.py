@@ -222,7 +222,7 @@ class SimulatedProvider:
         results: list[ReadResult] = []
         for request in requests:
             faults = self._faults.trigger("read", request.address)
-            self._apply_delays_and_failures(faults, after_effect=True)
+            self._apply_delays_and_failures(faults, after_effect=True)  # a read has no effect: all errors count
             existing: Mapping[str, Any] | None = request.attributes or None  # {}: state does not contain the object
             if self._reality:
                 existing = self._reality.get_attributes(request.key)
@@ -246,11 +246,11 @@ class SimulatedProvider:
             result = apply_answer(planned, _list_answers(faults))
             if self._reality:
                 self._reality.set_attributes(request.key, result)
-        self._run_faults_after(faults, result, exists=True)
+        self._raise_fault_after_effect(faults, result, was_created=True)
         return _build_answer(planned, result, faults)
 
     def update(self, request: ChangeRequest) -> ChangeResult:
-        """Change those values of the object changed by the plan. Raises ProviderProblem."""
+        """Change only the values changed by the plan: others may differ in the real object. Raises ProviderProblem."""
         planned = replace_unknown(request.planned_attributes)
         faults = self._trigger_faults_before_effect("update", request)
         result: Mapping[str, Any] = planned
@@ -262,8 +262,8 @@ class SimulatedProvider:
         result = apply_answer(result, _list_answers(faults))
         if self._reality:
             self._reality.set_attributes(request.key, result)
-        self._run_faults_after(faults, result, exists=False)
-        # The arguments of a changed machine replace the effect of earlier actions on it.
+        self._raise_fault_after_effect(faults, result, was_created=False)
+        # A changed machine has its new arguments: remove the observed effect of earlier actions from its note.
         note = {OBSERVED_KEY: None} if OBSERVED_KEY in request.private_note else {}
         return replace(_build_answer(planned, result, faults), note=note)
 
@@ -272,7 +272,7 @@ class SimulatedProvider:
         faults = self._trigger_faults_before_effect("delete", request)
         if self._reality:
             self._reality.set_attributes(request.key, None)
-        self._run_faults_after(faults, attributes=None, exists=False)
+        self._raise_fault_after_effect(faults, attributes=None, was_created=False)
 
     def find(self, resource_type: str, object_id: str) -> tuple[ObjectKey, Mapping[str, Any]] | None:
         """Return the only object of that type and id in the reality file."""
@@ -298,11 +298,15 @@ class SimulatedProvider:
             if fault.error and (after_effect or not fault.after_effect):
                 raise ProviderProblem(fault.error)
 
-    def _run_faults_after(self, faults: Sequence[Fault], attributes: Mapping[str, Any] | None, *, exists: bool) -> None:
-        """Raise ProviderProblem for the first error injected after the effect, with the object as it is then."""
+    def _raise_fault_after_effect(
+        self, faults: Sequence[Fault], attributes: Mapping[str, Any] | None, *, was_created: bool
+    ) -> None:
+        """Raise ProviderProblem for the first error injected after the effect, with the object as it is then. If the
+        call was a create (`was_created`), the apply records the object as tainted.
+        """
         for fault in faults:
             if fault.error and fault.after_effect:
-                raise ProviderProblem(fault.error, object_exists=exists, attributes=attributes)
+                raise ProviderProblem(fault.error, object_exists=was_created, attributes=attributes)
 
 
 def _list_answers(faults: Sequence[Fault]) -> list[tuple[Path, Any]]:
@@ -317,10 +321,9 @@ def _build_answer(planned: Mapping[str, Any], result: Mapping[str, Any], faults:
 
 
 def _merge_planned_changes_into_existing(prior: Any, planned: Any, existing: Any) -> Any:
-    """Return the result of an update: values changed by the plan as planned, others as in the real object.
-
-    `prior` is the value before the plan, `existing` the one in the real object: {"a": 1, "b": 1}, changed to
-    {"a": 2, "b": 1} by the plan, is {"a": 2, "b": 5} if the object has b = 5. Names removed by the plan are removed.
+    """Return the result of an update: values changed by the plan as planned, others as in the real object. `prior` is
+    the value before the plan, `existing` the one in the real object: {"a": 1, "b": 1}, changed to {"a": 2, "b": 1} by
+    the plan, is {"a": 2, "b": 5} if the object has b = 5. Names removed by the plan are removed.
     """
     if planned == prior:
         return existing
@@ -335,10 +338,9 @@ def _merge_planned_changes_into_existing(prior: Any, planned: Any, existing: Any
 
 
 def _find_differences(planned: Any, result: Any, path: Path) -> Iterator[Path]:
-    """Yield the paths with differences between the planned and the resulting object.
-
-    Mappings and lists of equal length are compared part by part: for `{"a": [1, 2]}` and `{"a": [1, 3]}` the path is
-    ("a", 1). Other values differ as a whole. `path` is the path of the two values.
+    """Yield the paths with differences between the planned and the resulting object. Mappings and lists of equal length
+    are compared part by part: for `{"a": [1, 2]}` and `{"a": [1, 3]}` the path is ("a", 1). Other values differ as a
+    whole. `path` is the path of the two values.
     """
     if planned == result:
         return

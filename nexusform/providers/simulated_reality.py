@@ -29,7 +29,7 @@ from nexusform.interfaces.plugins import ObjectKey, ProviderProblem
 from nexusform.state import json_codec
 
 Attributes: TypeAlias = Mapping[str, Any]
-_Marks: TypeAlias = tuple[tuple[int, int, int] | None, tuple[int, int, int] | None]
+_FileIdentities: TypeAlias = tuple[tuple[int, int, int] | None, tuple[int, int, int] | None]
 
 SIZE_LIMIT_BYTES: Final = 512 * 1024 * 1024  # bytes; a larger file is an error
 REWRITE_LIMIT: Final = 200  # objects; with more of them changes are appended to the log
@@ -53,7 +53,7 @@ class Reality:
         self._log_size = 0
         # the log ends with the rest of a failed write that could not be truncated
         self._is_log_damaged = False
-        self._known_marks: _Marks = (None, None)  # marks of file and log at the last read or write
+        self._known_identities: _FileIdentities = (None, None)  # of file and log at the last read or write
         self._has_leftover_log = False  # log of an interrupted run, already applied to the objects
 
     def load(self) -> None:
@@ -104,7 +104,7 @@ class Reality:
             with self._lock:
                 batch, self._pending = self._pending, []
                 try:
-                    # A small file is simply written again; the log of an earlier run must be merged first.
+                    # Write a small file again instead of a log. A log left by an earlier run is merged by this, too.
                     is_small = len(self._get_objects()) <= REWRITE_LIMIT and self._log is None
                     needs_rewrite = is_small or self._has_leftover_log
                     if needs_rewrite:
@@ -143,7 +143,7 @@ class Reality:
             write_all_bytes(self._log, lines)
             os.fsync(self._log)
             self._log_size += len(lines)
-            self._known_marks = self._read_file_identities()
+            self._known_identities = self._read_file_identities()
         except OSError as problem:
             if self._log is not None:  # remove the written part of the lines
                 try:
@@ -151,7 +151,7 @@ class Reality:
                     os.lseek(self._log, self._log_size, os.SEEK_SET)
                 except OSError:
                     self._is_log_damaged = True
-                self._known_marks = self._read_file_identities()
+                self._known_identities = self._read_file_identities()
             raise ProviderProblem(f"{self._log_path} cannot be written: {problem.strerror}.") from None
 
     def _rewrite_file(self) -> None:
@@ -174,21 +174,21 @@ class Reality:
                 os.close(log)
             self._log_path.unlink(missing_ok=True)
             self._has_leftover_log = False
-        self._known_marks = self._read_file_identities()
+        self._known_identities = self._read_file_identities()
 
     def _reject_concurrent_file_change(self) -> None:
         """Raise a ProviderProblem if another process wrote since the last read: its changes would be lost."""
-        if self._known_marks != self._read_file_identities():
+        if self._known_identities != self._read_file_identities():
             event = f"Another process changed the reality file {self._path} during this run."
             raise ProviderProblem(f"{event} It was not overwritten.")
 
-    def _read_file_identities(self) -> _Marks:
+    def _read_file_identities(self) -> _FileIdentities:
         return _read_file_identity(self._path), _read_file_identity(self._log_path)
 
     def _get_objects(self) -> dict[ObjectKey, Attributes]:
         """Return the objects by key. The first call reads the file, then changes of an interrupted run in the log."""
         if self._objects is None:
-            self._known_marks = self._read_file_identities()  # to notice later writes of other processes
+            self._known_identities = self._read_file_identities()  # to notice later writes of other processes
             objects = _parse_objects(_read_reality_file(self._path), self._path)
             log = _read_reality_file(self._log_path, follow=False)
             for line in log.split(b"\n")[:-1]:  # an incomplete last line was never confirmed
@@ -271,7 +271,7 @@ def _parse_objects(content: bytes, path: Path) -> dict[ObjectKey, Attributes]:
 
 
 def _parse_change_record(line: bytes, path: Path) -> tuple[ObjectKey, Attributes | None]:
-    """Parse a line of the log, with the attributes None for a removal. Raises ProviderProblem."""
+    """Parse a line [type, id, creation number, attributes]; attributes None mean removal. Raises ProviderProblem."""
     with suppress(json_codec.JsonProblem):
         match json_codec.parse_json(line):
             case [str(kind), str(name), int(creation), dict() | None as attributes]:

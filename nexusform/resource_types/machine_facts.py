@@ -89,6 +89,7 @@ def _explain_wrong_roles(roles: Any) -> str:
 def _build_status_attribute(
     description: str, default: str, choices: tuple[str, ...] = (), pattern: str = "", pattern_hint: str = ""
 ) -> AttributeSchema:
+    """Build an argument of the status of a machine: observed on real sites, configured for simulated ones."""
     return build_optional_argument(
         STRING,
         f"{description} Computed except under provider simulated.",
@@ -190,8 +191,8 @@ def find_unschedulable_reasons(facts: Mapping[str, Any]) -> str:
 
 
 def merge_observed_facts(arguments: Mapping[str, Any], observed: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """Return a machine's arguments with its observed facts. A cordon set by nexusform for an argument, not for a
-    machine action, is left out: the argument decides.
+    """Return a machine's arguments with its observed facts. Leave out an observed cordon set by nexusform, except by a
+    machine action: it followed the argument `cordoned`, possibly changed since.
     """
     if not observed:
         return arguments
@@ -287,7 +288,7 @@ def read_hardware(attributes: Mapping[str, Any]) -> Hardware | None:
             return None
         vfs = block.get("vfs_per_cell")
         vfs_per_cell = vfs if isinstance(vfs, int) else VFS_PER_CELL  # the default also for an unknown number
-        return Hardware(None, *figures)._replace(vfs_per_cell=vfs_per_cell)
+        return Hardware(None, *figures)._replace(vfs_per_cell=vfs_per_cell)  # None: without the name of a SKU
     sku = CATALOGUES[NEWEST].machine_skus.get(str(attributes.get("machine_sku")))
     return None if sku is None else build_hardware(sku, sku.name)
 

@@ -242,7 +242,7 @@ def _check_slot_and_name_conflict(
     if other_address == address:
         return None  # the name is free
     other_rack = inventory.racks.get(other_address)
-    if other_rack is None:
+    if other_rack is None:  # the other is a nexus_bare_metal_machine, too
         return build_duplicate_object_problem("duplicate-machine", "machine", machine.name, other_address)
     rack_machine = next(m for m in other_rack.machines if m.name == machine.name)
     if other_rack.id == rack.id and rack_machine.slot == machine.slot:

@@ -112,7 +112,7 @@ _ARGUMENT_PROPERTIES: Final = frozenset(  # properties of a cluster's body set b
 
 
 def build_vm_owner(attributes: Mapping[str, Any]) -> str:
-    """Return the owner of the cluster's VMs in names for the scheduler: `nks:<site>/<cluster>`."""
+    """Return the name of the cluster as the owner of VMs in the scheduler: `nks:<site>/<cluster>`."""
     return f"nks:{build_id(attributes)}"
 
 
@@ -222,7 +222,9 @@ def build_displayed_value(attributes: Mapping[str, Any], name: str) -> Any:
 
 
 def keep_version(attributes: Mapping[str, Any], prior: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
-    """Return the version attribute to keep if the request means the running one (none, `v1.30.3`, `1.30`); else {}."""
+    """Return `{"kubernetes_version": RUNNING}` if the cluster keeps its version; {} if another one is requested or it
+    is unknown. It keeps 1.30.3 for no request, for `v1.30.3`, and for the less exact `1.30`.
+    """
     running, requested = prior.get("kubernetes_version"), attributes.get("kubernetes_version")
     if not isinstance(running, str) or not running:
         return {}, []  # no version is recorded

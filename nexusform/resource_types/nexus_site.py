@@ -109,7 +109,7 @@ def _check_update_threshold(strategy: Mapping[str, Any]) -> list[Problem]:
 def add_to_inventory(attributes: Mapping[str, Any], address: str, inventory: PlanInventory) -> list[Problem]:
     """Add the site to the inventory; a second site with one name is a problem."""
     site_id = build_id(attributes)
-    other_address = inventory.addresses_by_name.setdefault(("site", "", site_id), address)
+    other_address = inventory.addresses_by_name.setdefault(("site", "", site_id), address)  # kind, no scope, name
     if other_address != address:
         return [build_duplicate_object_problem("duplicate-site", "site", site_id, other_address)]
     settings = get_known_blocks(attributes, "scheduler")

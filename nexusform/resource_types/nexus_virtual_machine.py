@@ -150,10 +150,10 @@ def _build_hints(attributes: Mapping[str, Any], context: ResourceContext) -> tup
 
 
 def list_existing_vms(attributes: Mapping[str, Any]) -> tuple[PlacedVm, ...]:
-    """Return the VM with its placement."""
+    """Return the VM with its placement; () if it is not placed."""
     machine = attributes.get("machine")
     if not isinstance(machine, str) or not isinstance(attributes.get("rack"), str):
-        return ()  # it is not placed
+        return ()
     placement = Placement(
         machine, attributes["rack"], attributes.get("availability_zone") or "", tuple(attributes.get("cells") or ())
     )
@@ -170,7 +170,7 @@ def list_existing_vms(attributes: Mapping[str, Any]) -> tuple[PlacedVm, ...]:
 
 
 def list_unplaced_vms(attributes: Mapping[str, Any]) -> UnplacedVms:
-    """Return the VM if it exists and the platform found no machine for it."""
+    """Return the VM, by pool and number, if it exists and the platform found no machine for it."""
     if attributes.get("machine") or attributes.get("provenance") != OBSERVED:
         return {}  # it is placed, or not created
     return {(_POOL, 0): {"name": attributes["name"]}}

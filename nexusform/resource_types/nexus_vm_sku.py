@@ -67,7 +67,7 @@ def add_to_inventory(attributes: Mapping[str, Any], address: str, inventory: Pla
         extra_large=bool(attributes.get("extra_large")),
         extended=tuple(parse_extended_resources(attributes.get("extended_resources")).items()),
     )
-    other_address = inventory.addresses_by_name.setdefault(("vm_sku", "", sku.name), address)
+    other_address = inventory.addresses_by_name.setdefault(("vm_sku", "", sku.name), address)  # kind, no scope, name
     if other_address != address:
         return [build_duplicate_object_problem("duplicate-vm-sku", "VM SKU", sku.name, other_address)]
     inventory.skus[address] = sku

@@ -36,7 +36,7 @@ def read(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
     """Read the state of another configuration: its outputs, and its current objects of known types."""
     workspace = attributes.get("workspace") or "default"
     configuration = attributes.get("config") or {}
-    # `read_state` sets the reader.
+    # `reader`, the name of the data block, is set by `read_state`.
     query = RemoteStateQuery(reader="", backend=attributes["backend"], config=configuration, workspace=workspace)
     state, problems = context.read_state(query)
     if state is None:
@@ -57,7 +57,7 @@ def read(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
         kind = context.types.get(address.type)
         if kind is not None:  # else of a type unknown to this version
             key = str(address)
-            # The attributes as read by expressions, which a type may present in another form.
+            # A type may present attributes to expressions in another form than in state.
             attributes_of_object = dict(current.attributes)
             if kind.present is not None:
                 attributes_of_object = {name: kind.present(current.attributes, name) for name in current.attributes}

@@ -182,14 +182,15 @@ def build_pool_demand(
         names=tuple(f"{cluster}-{pool}-{number}" for number in numbers),
         sku=sku,
         constraints=build_placement_constraints(values),
-        triggers=_build_recreation_triggers(values) if pool != CONTROL_PLANE else (),  # changes replace a cluster
+        # A changed control plane replaces its whole cluster, so it has no triggers of its own.
+        triggers=_build_recreation_triggers(values) if pool != CONTROL_PLANE else (),
         path=path,
         max_surge=str(settings.get("max_surge") or "1"),
         max_unavailable=str(settings.get("max_unavailable") or "0"),
         is_system=values.get("mode") == "System",
         is_control_plane=pool == CONTROL_PLANE,
         drain_timeout=seconds if isinstance(seconds, int) else _DRAIN_SECONDS,
-        count_path=(*path, "count") if path else ("node_count",),  # () is a separate pool
+        count_path=(*path, "count") if path else ("node_count",),
     )
     return demand, []
 
@@ -216,7 +217,7 @@ def build_nodes(
 
 
 def _build_node(vm: PlacedVm, sku_name: str) -> dict[str, Any]:
-    """Build a node for state; labels are derived on reading."""
+    """Build the entry of a node in the state. It has no labels: they are derived on reading."""
     placement = vm.placement
     return {
         "role": "ControlPlane" if vm.pool == CONTROL_PLANE else "Worker",
@@ -226,7 +227,7 @@ def _build_node(vm: PlacedVm, sku_name: str) -> dict[str, Any]:
         "machine": placement.machine,
         "rack": placement.rack,
         "availability_zone": placement.availability_zone,
-        "numa_cells": list(placement.cells) or None,  # unknown
+        "numa_cells": list(placement.cells) or None,  # None: unknown
         "platform_name": vm.platform_name,
         "provenance": vm.provenance,
     }
@@ -318,7 +319,7 @@ def compute_capacity(
     vms: Iterable[PlacedVm], skus: Mapping[str, VmSku | None], kubelets: Mapping[str, KubeletConfiguration]
 ) -> dict[str, Any]:
     """Compute the total CPU and memory of the nodes, and the allocatable part, as Kubernetes quantities.
-    `skus` (None: unknown) and `kubelets` are those of the pools; nodes of unknown size count as nothing.
+    `skus` (None: unknown) and `kubelets` are by name of the pool; nodes of unknown size count as nothing.
     """
     total: list[NodeSize] = []
     allocatable_sizes: list[NodeSize] = []

@@ -38,5 +38,5 @@ DATA_SOURCES: Final[Mapping[str, ResourceType]] = LazyTable(
 
 
 def build_registries() -> PluginRegistries:
-    """Return both tables for the planner."""
+    """Return the tables of resource types and data sources for the planner."""
     return PluginRegistries(RESOURCE_TYPES, DATA_SOURCES)

@@ -1,6 +1,5 @@
-"""Addresses of blocks and instances: parse, format, sort.
-
-`module.edge["a"].nexus_rack.r[0]`: a path of module instances, then mode, type, name and key.
+"""Addresses of blocks and instances: parse, format, sort. `module.edge["a"].nexus_rack.r[0]`: a path of module
+instances, then mode, type, name and key.
 """
 
 from __future__ import annotations
@@ -114,9 +113,8 @@ class AddressPattern(Struct, frozen=True):
     key: Key = None
 
     def is_match(self, address: Address) -> bool:
-        """Return whether the pattern matches the instance: module.a matches module.a[0].T.N and all below it.
-
-        A key of None in the pattern matches every key. Without a type, the pattern is a module.
+        """Return whether the pattern matches the instance: module.a matches module.a[0].T.N and all below it. A key of
+        None in the pattern matches every key. Without a type, the pattern is a module.
         """
         if len(address.module) < len(self.module):
             return False  # above the module
@@ -145,9 +143,8 @@ class AddressProblem(ValueError):
 
 
 def parse_pattern(text: str) -> AddressPattern:
-    """Parse an address typed by a user, such as module.a["k"].nexus_rack.r1[0], data.T.N or module.a.
-
-    Raises AddressProblem.
+    """Parse an address typed by a user, such as module.a["k"].nexus_rack.r1[0], data.T.N or module.a. Raises
+    AddressProblem.
     """
     parts = _split_address_into_parts(text)  # ("name", NAME) and ("key", KEY), in order
     module: list[ModulePathStep] = []
@@ -181,7 +178,9 @@ def parse_address(text: str) -> Address:
 
 
 def _get_key_at_position(parts: list[tuple[str, Key]], position: int) -> tuple[Key, int]:
-    """Return the key at a position of ("name", NAME) and ("key", KEY), None without one, and the next position."""
+    """Return the key at a position, None for a name or the end, and the next position. `parts` are of an address, for
+    example `a[0]`: [("name", "a"), ("key", 0)].
+    """
     if position < len(parts) and parts[position][0] == "key":
         return parts[position][1], position + 1
     return None, position

@@ -71,13 +71,13 @@ class ConsoleOpening(Struct, frozen=True):
 
 
 def open_console(context: CommandContext) -> ConsoleOpening:
-    """Open a console on configuration, variables and state; None with errors. Unset variables are unknown."""
+    """Open a console on configuration, variables and state. With errors, the result has no console."""
     configuration, problems = load_project_configuration(context)
-    if not configuration.files:  # a console needs none
+    if not configuration.files:  # a console works without any
         problems = [p for p in problems if p.id != "no-configuration-files"]
     sources: dict[str, SourceFile] = dict(configuration.files)
     variables, new_problems = read_project_variables(context, configuration)
-    problems += [p for p in new_problems if p.id != "no-value-for-required-variable"]  # unknown instead
+    problems += [p for p in new_problems if p.id != "no-value-for-required-variable"]  # unknown in the console
     backend, new_problems = open_backend(context, configuration)
     problems += new_problems
     stored = None
@@ -156,19 +156,19 @@ class ExpressionConsole:
         return check_expression(expression, root, schemas["managed"], schemas["data"])
 
     def _create_evaluation(self) -> StateEvaluation:
-        """Create an evaluation with the function `type`. Each expression needs its own, since one keeps its errors."""
+        """Create an evaluation with the function `type`. Each expression needs its own: it collects errors."""
         evaluation = build_state_evaluation(self._request)
         build_base_functions = evaluation.settings.functions
         evaluation.settings = replace(
             evaluation.settings,
             functions=lambda: {**build_base_functions(), _TYPE_FUNCTION.name: _TYPE_FUNCTION},
-            is_applying=False,  # the value of `nexusform.applying`
+            is_applying=False,  # `nexusform.applying` is false in the console
             validates_variables=False,
         )
         return evaluation
 
     def list_names(self) -> list[str]:
-        """List the possible starts of an expression for completion."""
+        """List possible beginnings of an expression, for completion by the Tab key."""
         root = self._request.configuration.root
         functions = build_state_evaluation(self._request).settings.functions()
         resources = [".".join(key).removeprefix("managed.") for key in root.resources]  # a key is (mode, type, name)

@@ -90,7 +90,7 @@ def format_paths(
         if formatted is None or not formatted.is_changed or not write:
             continue  # None after an error, already added to the result
         try:
-            write_file_atomically(Path(path).resolve(), formatted.text.encode(), 0o644)  # a link stays a link
+            write_file_atomically(Path(path).resolve(), formatted.text.encode(), 0o644)  # resolved: a link is kept
         except OSError as problem:
             result.problems.append(build_error("unwritable-file", f'"{path}" cannot be written: {problem.strerror}.'))
     return result

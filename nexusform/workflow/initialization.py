@@ -58,12 +58,12 @@ class InitResult(Struct, frozen=True):
 
 
 def init_directory(context: CommandContext, options: InitOptions) -> InitResult:
-    """Check the configuration and open its backend. Migrate the state if requested; record the backend as chosen."""
+    """Check the configuration and open its backend. Migrate the state if requested. Record the backend as chosen."""
     configuration, problems = load_project_configuration(context)
     sources = configuration.files
     if has_errors(problems):
         return InitResult(lines=(), diagnostics=tuple(problems), sources=sources)
-    if not options.has_backend:
+    if not options.has_backend:  # -backend=false
         return InitResult(tuple(_describe_configuration(configuration)), tuple(problems), sources)
     saved_choice = load_backend_choice(context)
     from_flags, new_problems = parse_backend_flags(context, configuration.settings.backend_type)
@@ -142,7 +142,7 @@ def _open_backend(
 def _find_default_choice(
     context: CommandContext, settings: Settings, choice: BackendChoice, chosen: StateBackend
 ) -> BackendChoice | None:
-    """Return the choice without a `backend` block if it has a state at another location than `chosen`, else None."""
+    """Return DEFAULT_CHOICE, used without a `backend` block, if its location has a state and `chosen` is elsewhere."""
     if choice == DEFAULT_CHOICE:
         return None
     backend, _ = _open_backend(DEFAULT_CHOICE, context, settings)
@@ -209,7 +209,7 @@ def _check_saved_flags(settings: Settings, saved_choice: BackendChoice, context:
     different_names: list[str] = []
     for name in saved_choice.from_flags:
         saved_value = saved_choice.settings.get(name)
-        if block_choice.settings.get(name, saved_value) != saved_value:  # the block sets it, too
+        if block_choice.settings.get(name, saved_value) != saved_value:  # the block sets another value
             different_names.append(f'"{name}"')
     if not different_names:
         return []
@@ -252,7 +252,7 @@ def _migrate_workspace(
 ) -> tuple[str, list[Diagnostic]]:
     """Lock a workspace in both backends and copy its state to the new one (`target`); see `_copy_locked_state`."""
     problems: list[Diagnostic] = []
-    # Without a saved choice, other commands need the settings of the new backend as flags.
+    # The new backend is not recorded yet, so `force-unlock` needs its settings as flags.
     environment_prefix = "" if name == DEFAULT_WORKSPACE else f"NF_WORKSPACE={shlex.quote(name)} "
     unlock_new_backend = (
         f"break its lock with `{environment_prefix}nexusform force-unlock -backend-config=... ID` and the "
@@ -281,7 +281,7 @@ def _migrate_workspace(
 def _copy_locked_state(
     context: CommandContext, source: StateBackend, target: StateBackend, name: str, *, force_copy: bool
 ) -> tuple[str, list[Diagnostic]]:
-    """Copy the state of a workspace; return a line about it. The line is "" with errors, or without a state."""
+    """Copy the state of a workspace, also with invalid objects; return a line about it ("" on errors or without it)."""
     stored, problems = read_stored_state(source, checks_objects=False)
     target_stored, target_problems = read_stored_state(target, checks_objects=False)
     problems += target_problems

@@ -51,7 +51,7 @@ def find_advice(context: CommandContext, plan_path: str = "") -> LintAdvice:
     stored, problems = read_stored_state(opened.project.backend)
     if stored is None:
         return LintAdvice(diagnostics=tuple(problems), sources=opened.sources)
-    # The rules run below on all objects, so planning itself runs none.
+    # Findings need no certainty of predictions, so no samples are planned.
     request = replace(build_base_request(opened.project, stored), samples=0)
     result = make_plan(request)
     if result.plan.errored:

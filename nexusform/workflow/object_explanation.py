@@ -159,9 +159,9 @@ class _ExplanationQuery(Struct, frozen=True):
     name: str
 
     def explain(self) -> Explanations:
-        """Explain the placement of the VM `self.name`; without this VM, return the pools of this name ("": all). The
-        plan explains a VM it places. An unchanged VM is placed again, in a plan without it in the state. A VM has a
-        name in the configuration, and may have another one on the platform: both are accepted.
+        """Explain the placement of the VM or pool with `self.name`; "" is the only VM, or else all pools. A VM may have
+        another name on the platform than in the configuration: both are accepted. An unchanged VM is removed from the
+        state and planned again: the new plan explains its placement.
         """
         current_vms = self._index_current_vms()
         plain_request = replace(self.request, samples=0, includes_remedies=False)
@@ -183,17 +183,17 @@ class _ExplanationQuery(Struct, frozen=True):
             return Explanations(diagnostics=(error,))
         is_unplaceable = any(name in vms.list_failed_names() for vms in planned.objects.values())
         replanned = self._plan_with_explanation(self.request, planned.objects, name, includes_remedies=is_unplaceable)
-        reasons = self._explain_vm(replanned, name)
-        if reasons:  # the plan places it
-            return Explanations(tuple(reasons), diagnostics=errors)
+        explanations = self._explain_vm(replanned, name)
+        if explanations:  # the plan places it
+            return Explanations(tuple(explanations), diagnostics=errors)
         removals = self._list_removals(planned, name)
         if removals:
             return Explanations(removals=removals, diagnostics=errors)
-        reasons = self._plan_existing_again(current_vms, name)
-        if not reasons:
+        explanations = self._plan_existing_again(current_vms, name)
+        if not explanations:
             detail = f'This plan does not schedule "{name}", so there is nothing to explain.'
             errors = (*errors, build_error("nothing-to-explain", detail))
-        return Explanations(tuple(reasons), diagnostics=errors)
+        return Explanations(tuple(explanations), diagnostics=errors)
 
     def _list_removals(self, planned: PlanResult, name: str) -> tuple[PlacementChange, ...]:
         """Return the rows of the plan for removed VMs of this name, at addresses matching the pattern."""
@@ -267,22 +267,22 @@ class _ExplanationQuery(Struct, frozen=True):
         """Plan without this VM in the state, so it is placed again, and add its current placement; [] if it is new."""
         if name not in current_vms:
             return []
-        address, vm, note = current_vms[name]
+        address, vm, note = current_vms[name]  # the note is private data of the object, with the origins of its VMs
         state = _remove_vm(self.request.state, address, name)
         request = replace(self.request, state=state, replaces=(), targets=(), excludes=())
-        reasons = self._explain_vm(self._plan_with_explanation(request, [address], name), name)
+        explanations = self._explain_vm(self._plan_with_explanation(request, [address], name), name)
         serial = self.request.state.serial
         last_trigger, previous_machine = find_placement_origin(note, name), get_previous_machine(note, name)
         return [
             replace(
-                reason,
+                explanation,
                 current_placement=vm.placement,
                 serial=serial,
                 provenance=vm.provenance,
                 last_trigger=last_trigger,
                 previous_machine=previous_machine,
             )
-            for reason in reasons
+            for explanation in explanations
         ]
 
     def _build_nothing_to_explain_error(self, planned: PlanResult) -> Diagnostic:
@@ -352,7 +352,7 @@ def _collect_placement_origins(
     without a record of its placement is not counted.
     """
     current = get_current_object(state.instances.get(address))
-    note = current.note if current is not None else {}
+    note = current.note if current is not None else {}  # private data in state, with the origins of placements
     counts: Counter[tuple[str, int | None]] = Counter()
     for name in pool.names:
         row = rows.get((address, name))

@@ -137,9 +137,8 @@ class VersionRejection(Struct, frozen=True):
 def find_upgrade_hops(
     cluster: str, current: str, target: str, offers: OfferedVersions, today: str
 ) -> tuple[KubernetesVersion, ...] | VersionRejection:
-    """Return the versions to install one after the other on a cluster to reach `target`, or the reason against it.
-
-    The versions are () if the cluster already runs `target`. Plans and `simulate kubernetes-upgrade` both use this
+    """Return the versions to install one after the other on a cluster to reach `target`, or the reason against it. The
+    versions are () if the cluster already runs `target`. Plans and `simulate kubernetes-upgrade` both use this
     function. `today` is RFC 3339; with "" ends of availability are not checked.
     """
     start, end = parse_version(current), parse_version(target)
@@ -243,13 +242,12 @@ class VersionAvailabilityEnd(Struct, frozen=True):
 def find_availability_end(
     version: KubernetesVersion, today: str, versions: Sequence[str] | None, dates: Mapping[str, str]
 ) -> VersionAvailabilityEnd | None:
-    """Find the end of extended availability of a running version; None if unknown. `today` is RFC 3339.
-
-    The site's catalogue (`versions`, and `dates` by version) counts first. A version older than the whole catalogue
-    has ended (`days` -1, without a date). For a version without a date there, the end published by Microsoft counts.
+    """Find the end of extended availability of a running version; None if unknown. `today` is RFC 3339. The site's
+    catalogue (`versions`, and `dates` by version) counts first. A version older than the whole catalogue has ended
+    (`days` -1, without a date). For a version without a date there, the end published by Microsoft counts.
     """
     catalogue = _parse_versions(versions or ())
-    # The catalogue entries with its minor version (and patch).
+    # The ends of the catalogue entries of this version: a patch missing on either side matches any.
     known_dates = [dates[text] for text, parsed in catalogue if text in dates and _is_match(parsed, version)]
     if known_dates:
         return _build_availability_end(max(known_dates), today)  # several entries match: the last to end counts

@@ -63,7 +63,7 @@ def choose_backend(settings: Settings, context: CommandContext) -> tuple[StateBa
     if has_errors(problems):
         return None, problems
     saved_choice = None if context.backend_config else load_backend_choice(context)  # recorded by `init`
-    # Report another kind before missing settings of a block: `init` comes first then.
+    # If the kind changed, `init` must run first, so do not report missing settings of the new block.
     rejection = _check_interrupted_migration(context) or _check_backend_kind(saved_choice, settings)
     if rejection is not None:
         return None, [*problems, rejection]
@@ -75,7 +75,7 @@ def choose_backend(settings: Settings, context: CommandContext) -> tuple[StateBa
         return None, problems
     if saved_choice is None:
         rejection = _check_unreadable_choice(context) or _check_default_backend(choice, settings, context)
-    elif saved_choice != choice:  # the kind is the same here
+    elif saved_choice != choice:  # of the same kind, as checked above
         rejection = _build_changed_error("its settings changed", settings)
     if rejection is not None:
         return None, [*problems, rejection]
@@ -211,7 +211,7 @@ def read_configured_choice(
 
 
 def _evaluate_backend_block(block: Block, schema: BlockSchema) -> tuple[dict[str, Any], list[Diagnostic]]:
-    """Evaluate the arguments of a `backend` block. None is required here: -backend-config may set a missing one."""
+    """Evaluate the arguments of a `backend` block. All are optional here: -backend-config may set a missing one."""
     optional_attributes = {
         name: replace(attribute, required=False, optional=True) for name, attribute in schema.attributes.items()
     }
@@ -224,10 +224,9 @@ def _evaluate_backend_block(block: Block, schema: BlockSchema) -> tuple[dict[str
 def explain_rejected_settings(
     kind: str, values: Mapping[str, Any], context: CommandContext, from_flags: Mapping[str, str] = NO_FLAGS
 ) -> str:
-    """Explain why a sandboxed run rejects settings of a backend; "" if it accepts them all.
-
-    An untrusted configuration could send the state to another server by its settings. Accepted are settings typed by
-    the operator (`from_flags`), and address settings if -allow-remote covers all addresses.
+    """Explain why a sandboxed run rejects settings of a backend; "" if it accepts them all. An untrusted configuration
+    could send the state to another server by its settings. Accepted are settings typed by the operator (`from_flags`),
+    and address settings if -allow-remote covers all addresses.
     """
     if kind in _LOCAL_KINDS or not context.confinement.root:  # the confinement itself limits paths
         return ""
@@ -368,7 +367,7 @@ def save_backend_choice(choice: BackendChoice, data_directory: str) -> None:
 
 
 def record_backend_choice(settings: Settings, context: CommandContext) -> None:
-    """Save the choice of a first apply without `init`. It reveals a later change to a backend without this state."""
+    """Save the choice of a first apply without `init`: later commands then notice another backend."""
     is_named_by_flags = context.backend_config or context.state_path
     if is_named_by_flags or not context.is_data_directory_trusted or load_backend_choice(context) is not None:
         return

@@ -210,7 +210,9 @@ def restrict_context_to_plan(context: CommandContext) -> CommandContext:
 
 
 def _build_confinement(flag_value: str, environment: Mapping[str, str], directory: str) -> Confinement:
-    """Build the confinement to a directory ("true": the work tree), except the data directory. Raises ValueError."""
+    """Restrict access to files to the directory `flag_value` ("true" or "1": the work tree). The data directory of
+    nexusform is hidden even there. Raises ValueError.
+    """
     root = find_work_tree(directory) if flag_value in ("1", "true") else os.path.realpath(flag_value)
     if not Path(root).is_dir():
         raise ValueError(f'-confine: there is no directory "{flag_value}".')
@@ -240,7 +242,7 @@ def create_editor_context(
     if allow_remote and confinement.root:
         from nexusform.files.external_files import find_untrusted_files
 
-        if find_untrusted_files(environment, confinement):  # a command fails then; an editor uses no server
+        if find_untrusted_files(environment, confinement):  # a command would fail; an editor only uses no server
             allow_remote = ()
     return CommandContext(
         environment=environment,
@@ -262,8 +264,8 @@ def find_work_tree(directory: str) -> str:
 
 
 def find_cache_directory(environment: Mapping[str, str]) -> str | None:
-    """Return NF_CACHE_DIR or the user's directory for the parser cache; None in automation or without either. Sandboxed
-    runs reject one in the work tree, because cached files replace the reviewed text.
+    """Return the directory of the parser cache: NF_CACHE_DIR, else one of the user. Return None in automation, or if
+    the environment names neither.
     """
     if environment.get("NF_IN_AUTOMATION"):
         return None
@@ -315,7 +317,7 @@ def _read_constants(
         directory=context.directory,
         confinement=context.confinement,
     )
-    # Values of variables other than constants are no error here.
+    # Flags and files may also set variables not in `variables`: those are no constants.
     errors = [error for error in select_errors(problems) if error.id != "value-for-undeclared-variable"]
     return {name: value for name, (value, _) in values.items()}, errors
 

@@ -35,12 +35,12 @@ def lint_plan(
     result: PlanResult, configuration: Configuration, *, everything: bool = False, literal_only: bool = False
 ) -> list[Diagnostic]:
     """Return the findings of the lint rules for the objects placed by a plan. With `everything`, the rules evaluate all
-    objects as if newly created: existing ones in creation order, then new ones. Advice without a gain today is then
-    included. With `literal_only`, only rules about arguments run, and nothing is simulated.
+    objects as if created now: existing ones in creation order, then new ones. Advice without a gain of capacity today
+    is then included. With `literal_only`, only rules about arguments run.
     """
     catalogue = CATALOGUES.get(result.plan.catalogue) or CATALOGUES[NEWEST]
     skus = tuple(catalogue.vm_skus.values())
-    removed_vms = {} if everything else _index_removed_vms(result.sites.values())  # all are removed already
+    removed_vms = {} if everything else _index_removed_vms(result.sites.values())  # then the sites have none left
     pools = tuple(_build_lint_pools(result.objects, removed_vms, everything=everything))
     evaluated_pools = {(pool.owner, pool.pool) for pool in pools} if everything else set()
     sites = {site_id: _build_lint_site(site, evaluated_pools) for site_id, site in result.sites.items()}
@@ -66,7 +66,9 @@ def find_unknown_rules(configuration: Configuration) -> list[Diagnostic]:
 
 
 def _build_lint_site(site: SitePlan, evaluated_pools: Collection[tuple[str, str]]) -> LintSite:
-    """Build the facts of a site before the plan, or after it without the VMs of `evaluated_pools`, if there are any."""
+    """Build the facts of a site for the lint rules. The rules simulate placements on the site before the plan; with
+    `evaluated_pools`, on the site after the plan, without the VMs of these pools.
+    """
     scheduler = site.base
     if evaluated_pools:
         scheduler = site.scheduler.copy()
@@ -78,7 +80,9 @@ def _build_lint_site(site: SitePlan, evaluated_pools: Collection[tuple[str, str]
 
 
 def _index_removed_vms(sites: Iterable[SitePlan]) -> dict[_PoolKey, dict[int, list[int]]]:
-    """Return handles (ids in the scheduler) of removed VMs by pool, and by the count of its VMs placed before."""
+    """Return the handles (ids in the scheduler) of removed VMs by pool, then by the number of its VMs placed before.
+    For example, `{pool: {2: [17]}}`: the VM with handle 17 is removed after two VMs of the pool were placed.
+    """
     removed_vms: dict[_PoolKey, dict[int, list[int]]] = {}
     for site in sites:
         placed_counts: Counter[_PoolKey] = Counter()

@@ -39,8 +39,8 @@ def create_providers(
     blocks = request.configuration.root.providers
     problems = list(check_provider_names(request.configuration, PROVIDERS))
     if blocks:
-        no_resources = PreparedBodyCache({"managed": {}, "data": {}})  # settings refer to no resource
-        evaluation = Evaluation(build_evaluation_settings(request, no_resources, request.state))
+        no_resource_schemas = PreparedBodyCache({"managed": {}, "data": {}})  # settings of providers refer to none
+        evaluation = Evaluation(build_evaluation_settings(request, no_resource_schemas, request.state))
     for key, block in blocks.items():
         if block.name not in PROVIDERS:  # check_provider_names reports it
             continue
@@ -48,7 +48,7 @@ def create_providers(
         problems += new_problems
         if provider is not None:
             providers[key] = provider
-    if DEFAULT_PROVIDER not in blocks:  # it needs no block
+    if DEFAULT_PROVIDER not in blocks:  # it works without a block
         default = PROVIDERS[DEFAULT_PROVIDER]
         providers[DEFAULT_PROVIDER] = default.make({}, context.directory, exit_stack, context.confinement)
     return providers, problems
@@ -128,6 +128,7 @@ def check_provider_blocks(request: PlanRequest) -> list[Diagnostic]:
             continue
         body, new_problems = build_prepared_body(block.body, PROVIDERS[block.name].settings, block.span)
         if not has_errors(new_problems):
+            # Values are not used here: `create_providers` evaluates them again.
             _values, _sensitive_paths, evaluation_problems = body.evaluate(scope, allows_ephemeral=True)
             new_problems += evaluation_problems
         header = _format_block_header(block)

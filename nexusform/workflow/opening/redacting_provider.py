@@ -32,9 +32,10 @@ HIDDEN_MESSAGE: Final = (
 
 
 def redact_provider(provider: Provider) -> Provider:
-    """Wrap a provider to hide its messages. The wrapper implements only the protocols of the provider."""
+    """Wrap a provider to hide its messages. The wrapper implements the same optional protocols as the provider."""
     bases = [base for protocol, base in _OPTIONAL_PARTS.items() if isinstance(provider, protocol)]
-    return cast("Provider", type("Discreet", (*bases, _RedactingProvider), {})(provider))  # of a class for its bases
+    wrapper_class = type("Discreet", (*bases, _RedactingProvider), {})
+    return cast("Provider", wrapper_class(provider))
 
 
 @contextmanager

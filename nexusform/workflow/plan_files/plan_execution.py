@@ -98,6 +98,7 @@ def apply_plan(run: Run, plan: Plan, listener: StepListener, options: PlanApplyO
     identity_problems = run.check_identities(plan.providers) if plan.steps else []  # only steps use providers
     if has_errors(identity_problems):
         return ApplyOutcome(unchanged, tuple(identity_problems))
+    # Planning again adds values known only now, such as `timestamp()`.
     plan, problems = finalize_plan(plan, build_plan_request(run.project, run.stored, plan), make_plan)
     if problems:
         return ApplyOutcome(unchanged, tuple(problems))
@@ -161,6 +162,7 @@ def _execute_plan(
     predictions are verified and the state is saved, with the results of the completed steps. `unverified` are the steps
     completed before an interruption: their predictions are verified now.
     """
+    # Write-only arguments are not in the plan, so they are evaluated here.
     write_only, problems = evaluate_write_only(plan, build_plan_request(run.project, run.stored, plan))
     if problems:
         return ApplyOutcome(ApplyResult(run.stored.state, end_events=()), tuple(problems))
@@ -256,22 +258,24 @@ def _build_prediction_warning(wrong_predictions: Sequence[str]) -> list[Diagnost
 
 
 def _build_unfinished_error(applied: ApplyResult) -> list[Diagnostic]:
-    """Build a diagnostic about steps not done; [] if all were. Steps left to people are only a warning."""
+    """Build a diagnostic about steps not done; [] if there are none. It is a warning if only manual steps are left."""
     counts = Counter(end.outcome for end in applied.end_events)
     waiting, failed, skipped = counts[StepOutcome.WAITING], counts[StepOutcome.FAILED], counts[StepOutcome.SKIPPED]
-    manual_addresses = [end.address for end in applied.end_events if end.is_delegated]  # of some waiting steps
-    if waiting and len(manual_addresses) == waiting and not failed:
+    manual_addresses = [end.address for end in applied.end_events if end.is_delegated]  # among the waiting steps
+    if waiting == len(manual_addresses) > 0 and not failed:  # only manual steps are left
         skipped_addresses = [end.address for end in applied.end_events if end.outcome is StepOutcome.SKIPPED]
         later_addresses = [address for address in skipped_addresses if address not in manual_addresses]
         return [_build_manual_diagnostic(waiting, len(later_addresses))]  # the later step of a change belongs to it
-    if not waiting and (applied.problem or not (failed or skipped)):  # a problem has a diagnostic of its own
-        return []
+    if not (waiting or failed or skipped):
+        return []  # all steps are done
+    if applied.problem and not waiting:
+        return []  # the problem has a diagnostic of its own
     clauses: list[str] = []
     if waiting:
         clauses.append(f"{format_count(waiting, 'step')} {select_word_form(waiting, 'waits', 'wait')}")
     if failed:
         clauses.append(f"{format_count(failed, 'step')} failed")
-    elif not waiting:
+    elif not waiting:  # all steps left were skipped
         clauses.append("It was interrupted")
     if skipped:
         clauses.append(f"{format_count(skipped, 'step')} {select_word_form(skipped, 'was', 'were')} not begun")
@@ -358,6 +362,7 @@ def _rewrite_with_current_encryption(run: Run) -> list[Diagnostic]:
 def _save_rescue_file(run: Run, document: bytes, message: str) -> Diagnostic:
     """Write a state rejected by the backend to a local file; return the error with the way to recover it."""
     context = run.project.context
+    # A run of one of several sites has a path of its own, and its next apply reads this file.
     path = Path(context.rescue_path) if context.rescue_path else Path(context.directory) / RESCUE
     try:
         if isinstance(run.project.backend, EncryptingBackend):

@@ -80,8 +80,8 @@ def check_plan_signable(saved: SavedPlan, path: str, *, is_unconfined_accepted: 
 def sign_plan(
     path: str, key_file: str, context: CommandContext, *, is_unconfined_accepted: bool = False
 ) -> tuple[SavedPlan | None, list[Diagnostic]]:
-    """Sign the plan in a file, and write its statement. An encrypted file stays encrypted. Errors mean a failure. With
-    `is_unconfined_accepted` (-confine=false), a plan made without a sandbox is signed, too.
+    """Sign the plan in a file, and write its statement. Return the plan (None if unusable), and the problems. A file
+    stays encrypted. With `is_unconfined_accepted` (-confine=false), a plan made without a sandbox is signed, too.
     """
     signer, problems = create_signer(key_file, context.confinement)
     if signer is None:

@@ -138,7 +138,7 @@ def open_remaining_steps(
     stored, new_problems = read_stored_state(backend, checks_objects=False)
     if stored is None:
         return None, None, [*problems, *new_problems]
-    # Unresolved steps may be included here; the run checks again under the lock.
+    # Without the lock, steps with an unknown outcome may be among them. The run checks again under the lock.
     remaining_steps, new_problems = find_remaining_steps(stored, context)
     if remaining_steps is None and not new_problems:
         new_problems = [build_error("nothing-to-resume", "There is no unfinished apply. Plan and apply as usual.")]

@@ -179,10 +179,9 @@ def open_saved_plan(
 
 
 def _choose_backend_context(context: CommandContext, plan_context: CommandContext, saved: SavedPlan) -> CommandContext:
-    """Return the context to open the backend in: of the user (`context`), or of the contents of the plan.
-
-    The plan's context keeps a foreign plan from choosing the backend and the use of credentials. If the directory has
-    the same configuration, the backend is the user's own: no variable determines it.
+    """Return the context to open the backend in: of the user (`context`), or of the contents of the plan. The plan's
+    context keeps a foreign plan from choosing the backend and the use of credentials. If the directory has the same
+    configuration, the user chose this backend: its settings cannot refer to variables of the plan.
     """
     if plan_context.confinement_source is not ConfinementSource.PLAN:
         return plan_context
@@ -192,9 +191,9 @@ def _choose_backend_context(context: CommandContext, plan_context: CommandContex
 
 
 def build_plan_context(context: CommandContext, plan: Plan, *, is_verified: bool = False) -> CommandContext:
-    """Return the context to evaluate the contents of a plan file in. It is at least as confined (limited in files and
-    servers) as the plan was. `is_verified`: the plan is signed or from the journal. If it was unconfined, it may then
-    be so again, unless the operator confines the run. Raises ValueError if it cannot be confined here.
+    """Return the context to evaluate the contents of a plan file in. Its access to files and servers is confined at
+    least as much as planning was. An unconfined plan stays unconfined only with `is_verified` (signed, or from the
+    journal), and if the operator does not confine the run. Raises ValueError if there is no directory to confine it to.
     """
     if context.confinement_source is ConfinementSource.DISABLED:  # by -confine=false
         return context
@@ -243,9 +242,8 @@ def load_plan_configuration(context: CommandContext, saved: SavedPlan) -> tuple[
 
 
 def _write_configuration_files(texts: Mapping[str, str], top: Path) -> Path:
-    """Write the configuration files of a plan below a directory; return the directory of the root module.
-
-    Names of files may start with `..`: the root module is deep enough to keep all of them below `top`.
+    """Write the configuration files of a plan below a directory; return the directory of the root module. Names of
+    files may start with `..`: the root module is deep enough to keep all of them below `top`.
     """
     depth = max((PurePosixPath(name).parts.count("..") for name in texts), default=0)
     root = top.joinpath(*(f"d{n}" for n in range(depth + 1)))
@@ -290,8 +288,8 @@ def check_variables_unchanged(context: CommandContext, configuration: Configurat
 def read_ephemeral_variables(
     context: CommandContext, configuration: Configuration, plan: Plan
 ) -> tuple[dict[str, Value], list[Diagnostic]]:
-    """Read the ephemeral variables again: plans do not store them. Exactly those set for the plan must be set. Return
-    the values of the set ones. A variable that is set now but was not for the plan is an error, and so is the reverse.
+    """Return the values of the ephemeral variables, read again because plans do not store them. A variable set now but
+    not for the plan is an error, and so is the reverse.
     """
     declared = {name: variable for name, variable in configuration.root.variables.items() if variable.ephemeral}
     if not declared:

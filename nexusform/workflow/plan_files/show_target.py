@@ -51,7 +51,7 @@ def find_show_target(context: CommandContext, target: str) -> ShownContent:
         pattern = parse_pattern(target)
     except AddressProblem as problem:
         return ShownContent((_build_missing_file_error(target, f"Nor is it an address: {problem}"),))
-    # In the root module an unknown type is a misspelled file; an address of a module may have none.
+    # Probably a misspelled file. Only the address of a module (`module.a`) has no resource type.
     if pattern.type not in build_registries().resource_types and not pattern.module:
         return ShownContent((_build_missing_file_error(target, f'Nor is "{pattern.type}" a resource type.'),))
     content = _read_state(context)

@@ -15,9 +15,8 @@ from nexusform.workflow.opening.project import Project
 
 
 def record_evaluation(plan: Plan, project: Project) -> Plan:
-    """Return the plan with a record of its evaluation by this process: files, servers, programs and variables. Files
-    are recorded with their digests, and whether they are in the work tree. Variables of the environment are recorded by
-    name, without their values.
+    """Return the plan with a record of the inputs of its evaluation: files (with digests, and whether they are in the
+    work tree), servers, programs, and variables of the environment by name, without their values.
     """
     context, accesses = project.context, get_recorded_accesses()
     root = context.confinement.root or find_work_tree(context.directory)

@@ -127,6 +127,7 @@ def find_imports(request: PlanRequest, providers: Mapping[str, Provider], *, gen
             if found_object.provider != DEFAULT_PROVIDER:  # not the simulated one: facts of the site are no arguments
                 arguments |= {name: None for name, attribute in schema.attributes.items() if attribute.observed}
             blocks.append(render_resource_block(target.address, schema, arguments))
+    # Computed attributes, such as the capacity of a cluster, need all objects.
     attributes_by_address = {address: imported.object.attributes for address, imported in result.objects.items()}
     for address, attributes in add_computed_attributes(attributes_by_address, request.registries).items():
         imported = result.objects[address]
@@ -243,7 +244,7 @@ def add_generated_configuration(project: Project, path: str, text: str) -> tuple
             "from the directory of the root module. Move the file there before the next plan."
         )
         problems.append(build_warning("generated-configuration-exists", detail))
-        extra_sources = (SourceFile(path, text),)  # loaded now, though not from its place
+        extra_sources = (SourceFile(path, text),)  # only for this run: the next one does not find the file
     configuration, new_problems = load_project_configuration(project.context, extra_sources)
     problems += [p for p in new_problems if p not in problems]
     if has_errors(problems):
@@ -392,7 +393,7 @@ def import_object(
     found_object, problems = find_imported_object(target, request, providers)
     if found_object is None:
         return [replace(p, subject=None, block="") for p in problems]  # a command has no import block to point at
-    if not found_object.creation:  # as in find_imports
+    if not found_object.creation:  # the provider has no creation numbers, so continue those of the state
         found_object = replace(found_object, creation=state.last_creation + 1)
     new_state = replace(
         state,

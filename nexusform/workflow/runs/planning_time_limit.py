@@ -100,12 +100,12 @@ class _PlanningWatch:
                 _raise_in_thread(self._planning_thread, self._exception)
 
     def stop(self) -> None:
-        """Stop the watch. An exception that was raised too late does not leave this function."""
-        while not self._has_ended:
+        """Stop the watch. The exception may arrive late, at any line of this function, and is suppressed here."""
+        while not self._has_ended:  # again, if the exception arrives before the assignment
             with suppress(self._exception):
                 self._has_ended = True
         with suppress(self._exception), self._raise_lock:
-            if self._was_raised:  # perhaps not delivered yet: another one replaces it, and ends the loop
+            if self._was_raised:  # perhaps not delivered yet: a placeholder replaces it, and ends the loop below
                 with suppress(_PlaceholderError):
                     _raise_in_thread(self._planning_thread, _PlaceholderError)
                     while True:

@@ -38,7 +38,7 @@ FlawCheck = Callable[[Change], str]
 def validate_changes_at_providers(
     result: PlanResult, providers: Mapping[str, Provider], request: PlanRequest, errors: Iterable[Diagnostic]
 ) -> list[Diagnostic]:
-    """Validate the changes of a plan at the providers, and return their errors. `errors` are those not in the plan."""
+    """Validate the changes of a plan at the providers, and return their errors. `errors` of the run are not in it."""
     explain_flaw = create_validation_check(result, request.configuration, errors)  # "": the change can be validated
     write_only, diagnostics = evaluate_write_only(result.plan, request)
     for name, provider in providers.items():
@@ -88,7 +88,7 @@ def _build_diagnostics(changes: Sequence[Change], problems: Iterable[tuple[int, 
 def _build_request(change: Change, skip_reason: str, write_only: WriteOnlyValues) -> ChangeRequest:
     """Build the request of a change for its provider. `skip_reason`: why it cannot be validated, "" if it can."""
     key = ObjectKey(change.address.type, change.id, change.creation)
-    prior = change.before if change.action in (Action.UPDATE, Action.DELETE) else None  # a new object
+    prior = change.before if change.action in (Action.UPDATE, Action.DELETE) else None  # None: a new object is created
     private_note = change.private or {}
     write_only_values = write_only.get(str(change.address), {})
     return ChangeRequest(

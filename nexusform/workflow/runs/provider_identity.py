@@ -31,8 +31,8 @@ class IdentityCheck(Struct):
 def check_identities(
     providers: Mapping[str, Provider], state: State, recorded: Records, accepted: str, *, connects: bool = True
 ) -> IdentityCheck:
-    """Compare the recorded identities with those of the providers. `accepted` is the uid of a system accepted instead
-    of a recorded one. Without `connects` only settings are compared. Raises ProviderProblem.
+    """Compare the recorded identities with those of the providers. `accepted` is the uid of a system permitted in place
+    of a recorded one (-allow-other-hub), or "". Without `connects` only settings are compared. Raises ProviderProblem.
     """
     check = IdentityCheck()
     for name, provider in sorted(providers.items()):
@@ -79,7 +79,7 @@ def _check_provider_identity(
             check.confirmed[name] = check.observed[name]
         else:
             check.diagnostics.append(_build_other_system_error(name, comparison))
-    elif comparison.obstacle and objects:
+    elif comparison.obstacle and objects:  # they cannot be compared
         # Perhaps it is another system. Then objects missing there may still exist on the recorded one.
         provider.keep_missing_objects()
         check.unconfirmed[name] = provider
@@ -123,8 +123,11 @@ def add_new_identities(providers: Mapping[str, Provider], check: IdentityCheck, 
     entries = dict(state.providers)
     for name, entry in check.confirmed.items():
         provider, identity = providers[name], entry["identity"]
-        if not isinstance(provider, IdentifiedProvider) or not provider.compare_identity(identity, identity).obstacle:
-            continue  # comparable with itself, so the identity is complete
+        if not isinstance(provider, IdentifiedProvider):
+            continue
+        # An incomplete identity cannot be compared, not even with itself.
+        if not provider.compare_identity(identity, identity).obstacle:
+            continue  # complete
         objects = [current.attributes for _, current in list_objects(state, name)]
         try:
             entries[name] = {"identity": dict(provider.read_identity(identity, objects))}

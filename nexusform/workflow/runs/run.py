@@ -128,16 +128,17 @@ class Run(Struct):
         return not has_errors(self.diagnostics)
 
     def check_identities(self, recorded: Records = _NO_IDENTITIES, *, connects: bool = True) -> list[Diagnostic]:
-        """Compare the systems behind the providers with the recorded ones, once for a run; return errors and warnings.
-        `recorded` are the systems in a saved plan: they replace those in the state. Without `connects` only settings
-        are compared.
+        """Compare the systems behind the providers with the recorded ones; return errors and warnings. `recorded` are
+        the systems in a saved plan: they replace those in the state. Without `connects` only settings are compared. A
+        run does not repeat a comparison with connections: its result is kept in `identities`.
         """
-        if self.identities is not None or not any(hasattr(p, "read_identity") for p in self.providers.values()):
+        has_identities = any(hasattr(provider, "read_identity") for provider in self.providers.values())
+        if self.identities is not None or not has_identities:
             return []
         from nexusform.workflow.runs.provider_identity import check_identities
 
         records, state = {**self.stored.state.providers, **recorded}, self.stored.state
-        accepted = self.project.context.allow_other_hub  # uid of a hub accepted in place of the recorded one
+        accepted = self.project.context.allow_other_hub  # the uid of a hub permitted by -allow-other-hub, or ""
         try:
             check = check_identities(self.providers, state, records, accepted, connects=connects)
         except ProviderProblem as problem:
@@ -156,7 +157,7 @@ class Run(Struct):
             self.stored = replace(self.stored, state=replace(state, providers=providers))
 
     def _record_confirmed_identities(self) -> None:
-        """Record the identity of each system not identified by comparison, if its provider found all objects."""
+        """Record the identity of a system not comparable before, if all objects exist there: it is the same system."""
         check = self.identities
         if check is None:
             return
@@ -190,7 +191,7 @@ class Run(Struct):
                 return self._plan_from_state(options)
         if has_errors(diagnostics):
             return self.build_failed_plan(options, diagnostics)
-        # Import first: objects are then read without the parts imported from them.
+        # Import first: a cluster is then read without the agent pools imported as objects of their own.
         imported, import_problems = self._find_imports(self.build_request(options), options)
         if has_errors(import_problems):
             return self.build_failed_plan(options, import_problems)
@@ -212,7 +213,8 @@ class Run(Struct):
         response_count = len(responses)
         with log_duration("plan made", mode=options.mode):
             result = make_plan(request)
-        diagnostics += self._compare_identities(options, is_connected=len(responses) > response_count)
+        has_new_responses = len(responses) > response_count  # then servers are connected
+        diagnostics += self._compare_identities(options, is_connected=has_new_responses)
         if has_errors(diagnostics):
             return self.build_failed_plan(options, diagnostics)
         result, dry_run_diagnostics = self._add_dry_run_results(result, options, request)
@@ -240,7 +242,7 @@ class Run(Struct):
         only settings are compared. If a data source has just connected (`is_connected`), servers are identified, too.
         """
         if options.refresh or not options.dry_run_skip_reason or self.unreachable:
-            return []  # compared elsewhere (before a refresh, or with a saved plan), or the server is unreachable
+            return []  # compared before a refresh, or with a saved plan; or a server is known to be unreachable
         if is_connected:
             diagnostics = self.check_identities()
             if not self.unreachable:
@@ -266,8 +268,8 @@ class Run(Struct):
     ) -> tuple[PlanResult, list[Diagnostic]]:
         """Return the plan with the verdicts of the server-side dry run, and its errors, or warnings of skipping it."""
         has_validator = any(isinstance(provider, ChangeValidatingProvider) for provider in self.providers.values())
-        if not options.refresh:
-            if not has_validator or not options.dry_run_skip_reason:
+        if not options.refresh:  # this plan uses no server
+            if not has_validator or not options.dry_run_skip_reason:  # no warning is needed
                 return result, []
             from nexusform.workflow.runs.provider_dry_run import build_skipped_checks_diagnostics
 
@@ -347,10 +349,9 @@ class Run(Struct):
         plan = self._complete_plan(make_plan(request), self._check_state_consistency()).plan
         # Captures are inventories read by providers, so they are taken from the saved plan.
         captures = [read for read in saved_plan.inventories if read.address.startswith(PROVIDER_PREFIX)]
-        inventories = (*plan.inventories, *captures)
         return replace(
             plan,
-            inventories=inventories,
+            inventories=(*plan.inventories, *captures),
             dry_run_messages=saved_plan.dry_run_messages,
             providers=saved_plan.providers,
             provider_titles=saved_plan.provider_titles,
@@ -430,9 +431,9 @@ def get_plan_options(plan: Plan) -> PlanOptions:
 
 
 def _build_import(change: Change, recorded: InstanceState | None) -> ImportedObject:
-    """Build the import recorded in a change. `recorded` is the object already in the state, if its provider changed:
-    its other data is kept, and the private note of the new provider (in the change) is merged. The change has the
-    attributes of the object before the plan, so no provider is read.
+    """Build the import recorded in a change. The change has the attributes of the object before the plan, so no
+    provider is read. `recorded` is the object in the state, if it is there and only gets another provider. Its other
+    data is kept, and the private note in the change is added to its own.
     """
     attributes, creation_number = change.before or {}, change.prior_creation
     imported_object = ObjectState(attributes, creation_number, change.sensitive_before, provider=change.provider)

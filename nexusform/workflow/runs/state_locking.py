@@ -90,8 +90,8 @@ def acquire_lock(
     on_wait: Callable[[str], None],
     remedy: str = "break its lock with `nexusform force-unlock ID`",
 ) -> tuple[StateLock | None, list[Diagnostic]]:
-    """Acquire the lock within the timeout. Return None with an error, or if locking is off. Locking may be off with a
-    warning only, unless no other process can reach the state (`is_exclusive`). `on_wait` is called once after a short
+    """Acquire the lock within the timeout. Return None with an error, or if locking is off. If it is off, also return
+    a warning, unless no other process can reach the state (`is_exclusive`). `on_wait` is called once after a short
     wait. `remedy` is the advice for a lock of a dead process.
     """
     if not locking.enabled:

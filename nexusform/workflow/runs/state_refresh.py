@@ -45,8 +45,8 @@ def refresh_objects(
     types: Mapping[str, ResourceType],
     on_read: Callable[[str, str], None],
 ) -> Refreshed:
-    """Return the objects changed since the state was written; None for a missing one. Providers able to return only the
-    state are not read. `on_read` is called with address and id of each object. Raises ProviderProblem.
+    """Return the objects changed since the state was written; None for a missing one. Only providers of a site are
+    read: others know just the state. `on_read` is called with address and id of each object. Raises ProviderProblem.
     """
     changed_objects: Refreshed = {}
     for name, provider in providers.items():
@@ -92,7 +92,7 @@ def _read_objects(
         private_note = merge_note(recorded, answer.note).private
         if answer.attributes == recorded.attributes and private_note == recorded.private:
             continue  # the usual case, decided without the costs of the next steps
-        attributes = locations.update_locations(answer.attributes)
+        attributes = locations.update_locations(answer.attributes)  # racks and zones of its machines
         if attributes != recorded.attributes:  # add the provenance of observed values
             attributes = compare_answer(str(address), schema, recorded.attributes, attributes, observed=()).attributes
         if attributes != recorded.attributes or private_note != recorded.private:
@@ -119,7 +119,7 @@ def find_provider_changes(request: PlanRequest, providers: Mapping[str, Provider
         objects = sorted(_list_changed_objects(name, request), key=lambda entry: compute_address_order(entry[0]))
         requests: list[ReadRequest] = []
         for address, recorded, _ in objects:
-            key = ObjectKey(address.type, str(recorded.attributes.get("id")), 0)
+            key = ObjectKey(address.type, str(recorded.attributes.get("id")), 0)  # unknown creation, as in an import
             requests.append(ReadRequest(key, recorded.attributes, str(address), private_note=recorded.note))
         for (address, recorded, block), answer in zip(objects, provider.read(requests), strict=True):
             if answer.attributes is None:

@@ -151,9 +151,9 @@ def change_state(
 def _change_locked_state(
     backend: StateBackend, change: StateChange, *, force: bool, rescued: State | None
 ) -> StateChangeResult:
-    """Change the state, and write it with the next serial. The caller holds the lock. `rescued` is the state of an
-    apply not able to save it. If the journal is of this apply, it is written unchanged. With `force`, open steps of an
-    interrupted apply, or an invalid document, do not prevent the change.
+    """Change the state, and write it with the next serial. The caller holds the lock. `rescued` is a state that an
+    apply could not save. If the journal is of this apply, write `rescued` instead of a change. With `force`, open steps
+    of an interrupted apply, or an invalid document, do not prevent the change.
     """
     stored, problems = read_stored_state(backend, checks_objects=False)
     if stored is None and force and problems[0].id == "state-is-not-valid-json":  # only `state push` has -force
@@ -206,9 +206,9 @@ def _write_state(
 
 
 def _is_result_of_journal(backend: StateBackend, stored: StoredState, rescued: State) -> bool:
-    """Return whether the rescued state is the result of the apply in the journal, perhaps cut off. `stored` is the
-    document of the backend with the journal replayed. The document itself is then older than this apply, and the
-    rescued state has all changes of the journal.
+    """Return whether the rescued state is the result of the apply in the journal. `stored` is the document of the
+    backend with the journal replayed. The document itself must be older than this apply, and the rescued state must
+    have all changes of the journal. The journal may lack the last ones.
     """
     state = stored.state
     if not stored.has_journal or (rescued.lineage, rescued.serial) != (state.lineage, state.serial):
@@ -265,7 +265,7 @@ def create_remove_change(
         from nexusform.planning.vm_planning.forgotten_vms import add_forgotten_vms
 
         if vms:
-            state, problems = _drop_missing_vms(state, vms)
+            state, problems = _drop_forgotten_vms(state, vms)
             if problems:  # a VM is not recorded
                 return None, problems
             if not patterns:
@@ -280,7 +280,7 @@ def create_remove_change(
     return change
 
 
-def _drop_missing_vms(state: State, vms: Sequence[tuple[AddressPattern, str]]) -> tuple[State, list[Diagnostic]]:
+def _drop_forgotten_vms(state: State, vms: Sequence[tuple[AddressPattern, str]]) -> tuple[State, list[Diagnostic]]:
     """Return the state without these forgotten VMs (still recorded at racks), and an error for each unknown one."""
     from nexusform.planning.vm_planning.forgotten_vms import list_forgotten_vms, release_forgotten_vm
 
@@ -413,7 +413,7 @@ def verify_state(context: CommandContext, *, reads_providers: bool = True) -> St
 def _check_state_drift(
     context: CommandContext, stored: StoredState
 ) -> tuple[list[Diagnostic], list[Diagnostic], Mapping[str, SourceFile]]:
-    """Return a warning about drift ([]: none), errors and gaps of reading the providers, and the files read."""
+    """Read the providers. Return a warning about drift ([]: none), the problems of reading, and the source files."""
     opened = open_project(context)
     if opened.project is None:
         return [], list(opened.diagnostics), opened.sources
