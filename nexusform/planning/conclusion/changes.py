@@ -93,7 +93,7 @@ def _build_change_of_instance(instance: Instance, block: ResourceBlock | None, c
     before = instance.before
     after: Mapping[str, Any] | None = instance.planned
     if instance.action is Action.NO_OP and before == after:
-        after = before  # one shared object is written once, and equal by identity
+        after = before  # share one object: it is written once, and compared fast
     change = Change(
         address=instance.address,
         action=instance.action,
@@ -165,7 +165,8 @@ def _check_prevent_destroy(instance: Instance, block: ResourceBlock | None, eval
 def _check_kept_object(instance: Instance) -> Iterator[Diagnostic]:
     """Yield a warning if the object is forgotten, or an error if it is replaced with `destroy = false` set."""
     address = instance.address
-    if instance.action is Action.FORGET and instance.type.kind is not PlanningKind.MACHINE_ACTION:
+    is_action = instance.type.kind is PlanningKind.MACHINE_ACTION  # on a machine: it leaves no object behind
+    if instance.action is Action.FORGET and not is_action:
         consequence = (
             "its objects on the site keep running, unmanaged. Plans reserve the capacity of its VMs until a "
             "provider or an inventory shows it free, or until `nexusform state rm 'nexus_rack.NAME:VM'`."
@@ -261,8 +262,8 @@ def check_import_targets(blocks: BlockPlanner) -> list[Diagnostic]:
 def find_lost_forgotten_vms(
     blocks: BlockPlanner, sites: Mapping[str, SitePlan]
 ) -> tuple[Mapping[Address, list[tuple[str, str, str]]], Sequence[Diagnostic]]:
-    """Return the running forgotten VMs without a machine after the plan, and their warnings. The VMs are (site id,
-    machine, name), by the address of the rack or machine with their record.
+    """Return the unmanaged VMs that lose their machine, and their warnings. They still run, but were removed from the
+    state. A VM is (site id, machine, name), by the address of the rack or machine with a record of it.
     """
     if not blocks.prior.instances:
         return {}, ()

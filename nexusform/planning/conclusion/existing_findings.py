@@ -86,7 +86,7 @@ def _collect_plan_actions(plan: Plan) -> _PlanActions:
     waiting_pods |= {
         address
         for action, effect, address in pods
-        if action is PlacementAction.PLACE and effect is Effect.WAITING  # new without a node; others waited before, too
+        if action is PlacementAction.PLACE and effect is Effect.WAITING  # new pods without a node
     }
     return _PlanActions(
         has_predecessor=plan.serial > 0,

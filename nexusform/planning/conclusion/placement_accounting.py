@@ -139,7 +139,9 @@ class _PlacementRowCounts(Struct):
     totals: Counter[str] = field(default_factory=Counter)
 
     def add_row_to_counts(self, row: PlacementChange) -> None:
-        """Count the row of an object by its name, and in the totals. The caller adds lost and new names to those."""
+        """Count the row of an object by its name and in the totals. Totals omit added and lost names: the caller adds
+        their numbers.
+        """
         effect = compute_effect(row)
         if effect is Effect.NOT_CREATED:  # it exists neither before nor after
             return

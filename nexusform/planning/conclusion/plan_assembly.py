@@ -421,8 +421,8 @@ def _validate_plan(
     has_other_errors = has_errors(
         diagnostic for diagnostic in all_diagnostics if diagnostic.id != UNKNOWN_PLACEMENT or not failures.unplaced
     )
-    has_risks = not has_other_errors and not failures.unplaced  # of running pods: only for a full placement
-    domain_findings = [part.collect_findings(instances, risks=has_risks) for part in outcome.contributions]
+    is_complete = not has_other_errors and not failures.unplaced  # else risks of running pods are not known
+    domain_findings = [part.collect_findings(instances, risks=is_complete) for part in outcome.contributions]
     pod_problems = list(chain.from_iterable(domain_findings))
     if has_other_errors:
         return PlanValidation([*all_diagnostics, *pod_problems])
@@ -522,19 +522,19 @@ def remove_consequential_errors(
 ) -> list[Diagnostic]:
     """Return the diagnostics of the phases, without those that only follow from another error.
 
-    The other error is in a block they need, from before the phases (`has_earlier_errors`), or about a rejected value
-    (`has_rejected_values`). UNKNOWN_PLACEMENT (an unknown value in a rack or site) may cause others, too.
+    Errors from before the phases (`has_earlier_errors`) may cause missing sites, racks and clusters. A rejected value
+    (`has_rejected_values`) may also cause unknown values. UNKNOWN_PLACEMENT is an unknown value in a rack or site.
     """
     if has_rejected_values:
         has_earlier_errors = True
         diagnostics = [diagnostic for diagnostic in diagnostics if diagnostic.id not in _UNKNOWN_VALUES]
-    causes = _remove_dependents_of_errors(diagnostics, order)
-    has_unknown_placements = any(diagnostic.id == UNKNOWN_PLACEMENT for diagnostic in causes)
-    if not has_earlier_errors and not has_unknown_placements:
-        return causes
-    # Without earlier errors, an unknown placement argument is itself the cause.
-    consequences = _CONSEQUENCES if has_earlier_errors else _CONSEQUENCES - {UNKNOWN_PLACEMENT}
-    return [diagnostic for diagnostic in causes if diagnostic.id not in consequences]
+    remaining = _remove_dependents_of_errors(diagnostics, order)
+    if has_earlier_errors:
+        return [diagnostic for diagnostic in remaining if diagnostic.id not in _CONSEQUENCES]
+    if any(diagnostic.id == UNKNOWN_PLACEMENT for diagnostic in remaining):  # it is the cause of the others
+        consequences = _CONSEQUENCES - {UNKNOWN_PLACEMENT}
+        return [diagnostic for diagnostic in remaining if diagnostic.id not in consequences]
+    return remaining
 
 
 def _remove_dependents_of_errors(diagnostics: Sequence[Diagnostic], order: PlanningOrder) -> list[Diagnostic]:

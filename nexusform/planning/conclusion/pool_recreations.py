@@ -21,8 +21,9 @@ _Name: TypeAlias = tuple[str, str]  # of a pool: the address of its object, and 
 def build_upgrades(
     objects: Iterable[VmObject], obstacle_finders: Iterable[Callable[[str, Collection[str]], DrainObstacles]]
 ) -> Iterator[Upgrade]:
-    """Yield an Upgrade per cluster and trigger (the reason to re-create whole pools, also those in own resources). Each
-    function of `obstacle_finders` gets a cluster id and names of nodes, and returns the obstacles to draining these.
+    """Yield an Upgrade per cluster and trigger: the reason to re-create whole pools. Pools with a resource of their own
+    belong to their cluster. Each of `obstacle_finders` gets a cluster id and names of nodes, and returns the obstacles
+    to draining these.
     """
     objects, obstacle_finders = list(objects), list(obstacle_finders)
     members_by_cluster: dict[tuple[str, str], list[_Pool]] = {}  # by owner (cluster) and trigger
@@ -174,8 +175,8 @@ class _ScaleInPools:
         has_own_scale_in = len(other_pools) < len(pools)
         excluded = own_name if has_own_scale_in else ("", "")  # no pool excluded: one cached replay serves all such
         outcome = self._place_with_remaining_vms(site, other_pools, excluded)
-        tokens = [vm_object.placements.tokens[key] for key in pool.keys if key in vm_object.placements.tokens]
-        if all(outcome.get(token) is not None for token in tokens):  # all VMs placed by this plan fit
+        own_tokens = vm_object.placements.tokens  # of the VMs placed by this plan: they identify them in the outcome
+        if all(outcome.get(own_tokens[key]) is not None for key in pool.keys if key in own_tokens):  # all fit
             return ()
         return tuple(f"{other_object.prior.demand.cluster}/{prior.pool}" for other_object, prior in other_pools)
 

@@ -195,7 +195,7 @@ def _compute_sku_capacity(occupied: SiteWithVms | None, sku: VmSku) -> SpareCapa
     free = sum_count_intervals(by_rack.values())
     minimums = {rack: interval.minimum for rack, interval in by_rack.items()}
     worst_rack = max(sorted(minimums), key=lambda rack: minimums[rack], default="")
-    # At most, a loss takes the highest maximum: in other NUMA cells, another rack may have the most capacity.
+    # Each bound subtracts its own largest rack: with VMs in other NUMA cells, another rack may have the most capacity.
     rack_lost = Interval(
         free.minimum - minimums.get(worst_rack, 0),
         free.maximum - max((interval.maximum for interval in by_rack.values()), default=0),
@@ -284,7 +284,7 @@ def build_occupied_sites(
             has_prior_vms = side is BeforeOrAfter.BEFORE or is_forgotten
             vms = tuple(vm_object.prior.existing.values()) if has_prior_vms else vm_object.list_vms()
         _place_vms(kind, site_object, vms, layout, sites, is_managed=not is_forgotten)
-    # An unmanaged VM with the name of an existing one is the same VM; with the name of a new one, another VM.
+    # An unmanaged VM with the name of an existing managed VM is the same VM, so it is not placed again.
     existing_names = set(chain.from_iterable(owner.existing_names for owner in objects.values()))
     for occupied in sites.values():
         occupied.unmanaged_vms = site_plans.place_unmanaged_vms(occupied.site, existing_names)
@@ -295,7 +295,7 @@ def _list_objects_on_side(
     plan: Plan, registries: PluginRegistries, side: BeforeOrAfter, prior_notes: Mapping[Address, Mapping[str, Any]]
 ) -> Iterator[site_plans.SiteObject]:
     """Yield the objects that exist before or after a plan, with their attributes at that time. The VMs of a forgotten
-    object keep running after the plan, so it is on that side, too, as it was before.
+    object keep running, so it exists after the plan, too, with its attributes from before.
     """
     for change in plan.changes:
         if change.deposed:  # left over from a replacement, without VMs

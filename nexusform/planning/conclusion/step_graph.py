@@ -141,7 +141,9 @@ class StepGraph:
         return self.changes[self.drafts[step].change].action is Action.REPLACE
 
     def build_steps(self) -> list[Step]:
-        """Build the steps for apply. They wait for `waits_for` to succeed, and for `follows` to end with any result."""
+        """Build the steps for apply. A step waits for `waits_for` to succeed, and for `follows` (the `order_only` waits
+        of its draft) to end with any result.
+        """
         return [
             Step(
                 id=draft.id,
@@ -189,14 +191,14 @@ def remove_cyclic_waits(graph: StepGraph, waits: Waits) -> None:
 
 
 def _find_capacity_waits(graph: StepGraph, machines: Mapping[Address, UsedMachines]) -> Waits:
-    """Return by step that places VMs the steps before it: those that free their machines, and those of cordons.
+    """Return the waits of steps that place VMs: for steps that free their machines, and for steps of cordons.
 
     An object frees the machines of its VMs by its delete step. Without one, a release step frees those of the VMs
     removed before anything is placed.
     """
     freeing: dict[OnSite, set[int]] = {}  # the steps that free capacity, by site and machine
     for address, use in machines.items():
-        delete = graph.delete_step.get((address, ""))
+        delete = graph.delete_step.get((address, ""))  # "": of the current object, not a deposed one
         release = graph.release_step.get(address)
         if delete is not None:
             for site, _, machine in use.occupied:
@@ -251,7 +253,8 @@ def _find_rolling_waits(graph: StepGraph, objects: Mapping[Address, VmObject], s
             update_step, apply_step = graph.apply_step.get(upgraded), graph.apply_step.get(successor)
             if update_step is None or apply_step is None or update_step == apply_step:
                 continue  # without a step in this plan, or the same step
-            if creation_numbers.get(successor, inf) >= creation_numbers[upgraded]:  # older objects are upgraded first
+            # Older objects are upgraded first. An object without an upgrade (inf) always waits.
+            if creation_numbers.get(successor, inf) >= creation_numbers[upgraded]:
                 waits.setdefault(apply_step, set()).add(update_step)
     return waits
 

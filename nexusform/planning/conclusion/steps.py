@@ -334,6 +334,9 @@ class _ObjectIndex:
     def __init__(
         self, objects: Mapping[Address, Values], references: Mapping[str, Sequence[tuple[str, ObjectReference]]]
     ) -> None:
+        """Index objects by the attributes used to refer to them, such as `id` or `name`. `references` are the referring
+        arguments by resource type.
+        """
         self._references = references
         self._named: dict[tuple[str, str], dict[Hashable, Address]] = {}  # (type, naming attribute) -> name -> object
         fields_by_attribute: dict[str, dict[str, tuple[str, ...]]] = {}  # type -> naming attribute -> fields of a name

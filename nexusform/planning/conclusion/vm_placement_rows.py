@@ -57,7 +57,7 @@ def build_placement_changes(
     """
     for vm_object in objects:
         actions = vm_object.request.actions
-        renamed_vms = {  # the old VM is removed, one of another name or on another site placed
+        renamed_vms = {  # re-created with another name or on another site, so the old VM is removed
             key: trigger for key, trigger in actions.recreations.items() if _is_vm_renamed(vm_object, key)
         }
         triggers_by_action = {
@@ -68,7 +68,8 @@ def build_placement_changes(
         for action, triggers in triggers_by_action.items():
             for key, trigger in triggers.items():
                 yield _build_row_of_removed_vm(vm_object, key, action, trigger)
-        if everything or vm_object.placements.tokens or vm_object.prior.recorded_placements:
+        is_changed = vm_object.placements.tokens or vm_object.prior.recorded_placements  # VMs placed, or seen elsewhere
+        if everything or is_changed:
             yield from _list_current_vm_rows(vm_object, certainty, everything=everything)
 
 

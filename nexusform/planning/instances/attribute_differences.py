@@ -194,8 +194,8 @@ def apply_ignore_changes(
 def _restore_prior_value(config: dict[str, Any], prior: Mapping[str, Any], path: Path) -> Any:
     """Return the arguments with the prior value at a path. Containers on the path are copied before they change.
 
-    A name missing in the prior object is removed. The arguments are unchanged if either side lacks the block, map or
-    list with the last step of the path, and a list keeps its length: an index must exist on both sides.
+    A name missing in the prior object is removed. Nothing changes if either side lacks the block, map or list around
+    the last step. Nor does it for an index missing on either side: a list keeps its length.
     """
     container_path, step = path[:-1], path[-1]
     container, prior_container = get_part(config, container_path), get_part(prior, container_path)

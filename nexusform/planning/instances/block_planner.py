@@ -58,6 +58,7 @@ class BlockPlanner:
         selection: Selection,
         bodies: PreparedBodyCache,
     ) -> None:
+        """Create a planner without instances. `bodies` are the parsed arguments of the blocks."""
         self.request = request
         self.prior = prior
         self.order = order
@@ -68,10 +69,11 @@ class BlockPlanner:
         self._expanded: dict[ResourceKey, int] = {}  # the number of instances, by block in its module instance
         self._counts = {"instances": 0, "machines": 0}  # by the name of a limit
         self._evaluated = 0  # evaluations so far, for the progress display
-        self.checks: list[CheckResult] = []
+        self.checks: list[CheckResult] = []  # of preconditions and postconditions
         self.diagnostics: list[Diagnostic] = []
+        # By module, type and name, then by the key of count or for_each.
         self.decided_instances: dict[tuple[ModulePath, str, str], dict[Key, Instance]] = {}
-        self.outside_targets: list[str] = []
+        self.outside_targets: list[str] = []  # racks and machines left out by -target or -exclude, with changes
         self._replaced_hosts: set[str] = set()  # ids of sites, racks and machines
         # Blocks under create_before_destroy: explicit ones, and all they depend on.
         explicit_blocks = [block.address for block in order.blocks if block.lifecycle.create_before_destroy]

@@ -198,7 +198,9 @@ _MAXIMUM_AGE: Final = timedelta(days=1)
 
 
 def build_inventory_read(address: str, exported_at: str, plan_time: str, max_age: object = None) -> InventoryRead:
-    """Build the record of an inventory read. It is stale if undated, older than `max_age` (a day), or in the future."""
+    """Build the record of an inventory read. It is stale if undated, older than `max_age` (such as "12h", by default a
+    day), or more than a day in the future.
+    """
     from nexusform.documents.times import parse_duration, parse_time
 
     limit = _MAXIMUM_AGE

@@ -88,8 +88,8 @@ class Evaluation:
         self.diagnostics: list[Diagnostic] = []
         self.resources: MutableMapping[ResourceKey, ResourceView] = {}
         self._cache: MutableMapping[tuple[ModulePath, str, str], Value] = {}  # by module, kind ("local"), name
-        # Values that a validation of their variable, or a precondition of `output.NAME`, rejects; everything else reads
-        # them as unknown.
+        # Values rejected by a validation, or a precondition of an output, by module and name (`output.NAME`). All other
+        # expressions read them as unknown.
         self.rejected_values: dict[tuple[ModulePath, str], Value] = {}
         self._modules: dict[tuple[str, ...], list[ModuleInstance]] = {(): [self.root]}  # by path without keys
         self._module_shapes: dict[tuple[ModulePath, str], BlockExpansion] = {}  # by parent and name of the call

@@ -165,10 +165,14 @@ def iterate_requested_imports(
     repetitions: Iterable[RepetitionData] = (SINGLE_INSTANCE,)
     if block.for_each is not None:
         expansion, expansion_problems = expand_repetition(
-            None, block.for_each, lambda expression: evaluation.evaluate_expression(expression, scope), "import"
+            count=None,
+            for_each=block.for_each,
+            evaluate=lambda expression: evaluation.evaluate_expression(expression, scope),
+            header="import",
         )
         problems += expansion_problems
-        if expansion.unknown and not evaluation.settings.is_tentative:  # tentative: unset variables are unknown
+        # A tentative evaluation, such as that of `validate`, does not know all variables: no error.
+        if expansion.unknown and not evaluation.settings.is_tentative:
             problems.append(_build_unknown_argument_error("invalid-for-each-argument", "for_each", block.for_each))
         repetitions = expansion.repetitions
     for repetition in repetitions:
