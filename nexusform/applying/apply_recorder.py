@@ -255,7 +255,7 @@ def recover_step_outcomes(
         # outcome builds on the first, because an outcome contains the complete instance at its address.
         before = instances.get(intent.address, open_intent.prior)
         instance = _build_instance_as_read(intent, before, answers[position].attributes)
-        if not intent.deposed:  # the note belongs to the current object
+        if not intent.deposed:  # only the current object gets the private note read by the provider
             instance = _merge_provider_note(instance, intent, answers[position])
         instances[intent.address] = instance
         step = intent.number if _is_step_completed(intent, answers[position]) else NO_STEP  # NO_STEP: not done

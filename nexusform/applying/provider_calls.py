@@ -94,8 +94,8 @@ def build_call(
     options: ExecutionOptions = DEFAULT_OPTIONS,
     before: InstanceState | None = None,
 ) -> ProviderCall:
-    """Build the call of a step. `before` is the instance at its address, with notes for updates and deletes. An update
-    also finishes an earlier change that failed. `resumed_operation` is of an earlier run.
+    """Build the call of a step. `before` is the instance at its address: updates and deletes get their private note
+    from it. An update also finishes an earlier change that failed. `resumed_operation` was started by an earlier run.
     """
     deposed_key = get_deposed_key(step, change)
     failed_change: Mapping[str, Any] | None = None

@@ -265,7 +265,7 @@ def _build_pool(
         if handle_and_placement is None:  # the site has no such machine
             on_missing_machines.append(vm.name)
             continue
-        handles[vm.name], placement = handle_and_placement  # the placement may name other cells
+        handles[vm.name], placement = handle_and_placement  # with the current rack and zone of the machine
         vms.append(vm if placement is vm.placement else replace(vm, placement=placement))
     return PoolSnapshot(
         address=address,

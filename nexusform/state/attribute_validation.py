@@ -48,8 +48,9 @@ def _build_body_check(schema: BlockSchema) -> _Check:
             required_names.append(name)
     labelled_blocks = [name for name, block in schema.blocks.items() if block.nesting is Nesting.MAP]
     checks |= dict.fromkeys(map(get_order_attribute, labelled_blocks), _build_type_check(ListType(STRING)))
-    # With a machine (the last argument) no more is required: a VM pinned to a missing machine lacks its location.
-    return partial(_check_object, checks, required_names, required_names)
+    # No more is required of a VM with a machine: one pinned to a missing machine lacks its location.
+    names_with_machine = required_names
+    return partial(_check_object, checks, required_names, names_with_machine)
 
 
 def _check_object(

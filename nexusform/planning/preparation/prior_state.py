@@ -171,7 +171,7 @@ def iterate_requested_imports(
             header="import",
         )
         problems += expansion_problems
-        # A tentative evaluation, such as that of `validate`, does not know all variables: no error.
+        # A tentative evaluation, such as that of `validate`, may have variables without a value: no error.
         if expansion.unknown and not evaluation.settings.is_tentative:
             problems.append(_build_unknown_argument_error("invalid-for-each-argument", "for_each", block.for_each))
         repetitions = expansion.repetitions
@@ -190,7 +190,7 @@ def _evaluate_import_id(block: ImportBlock, scope: InstanceScope, problems: list
         return None
     plain, *_ = convert_to_plain(value)
     if not value.is_known:
-        if scope.names.settings.is_tentative:
+        if scope.names.settings.is_tentative:  # not an error: a variable may have no value yet
             return None
         problems.append(_build_unknown_argument_error("invalid-import-id-argument", "id", block.id))
     elif value.has_marks:

@@ -51,8 +51,8 @@ def format_certainty_note(result: PlanResult) -> str:
 def format_certain_count_note(
     outcome: PlanResult, count: int, existing_count: int, plan_count: Callable[[int], PlanResult]
 ) -> str:
-    """Format a note with the largest number of VMs of a pool found to fit in every sample of unknown NUMA cells. Return
-    "" if `count` does, the number in the plan `outcome`. `plan_count` plans with another number.
+    """Format a note with the largest number of VMs of a pool that fits in every sample of unknown NUMA cells. The note
+    is "" if the plan `outcome` with `count` VMs fits in every sample. `plan_count` plans with another number.
     """
     if not is_remedy_uncertain(outcome.plan.numa_sampling):
         return ""

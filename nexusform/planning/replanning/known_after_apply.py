@@ -247,8 +247,8 @@ def evaluate_final_results(
     plan: Plan, request: PlanRequest, before: Mapping[str, OutputState], wrong_addresses: Collection[str]
 ) -> FinalResults:
     """Evaluate the outputs and conditions unknown in the plan, now with the objects after apply (the state of
-    `request`). An output still unknown keeps its value in `before`. Outputs based on `wrong_addresses` are evaluated
-    again: resources, without instance keys, with attributes other than predicted.
+    `request`). An output still unknown keeps its value in `before`. `wrong_addresses` are resources with attributes
+    other than predicted, without instance keys. Outputs based on them are evaluated again.
     """
     has_unknown_output = any(has_unknown_part(output.value) for output in plan.planned_outputs.values())
     has_unknown_check = any(check.status == "unknown" for check in plan.checks)

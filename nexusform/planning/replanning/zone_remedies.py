@@ -245,7 +245,6 @@ def _build_zone_group(
     for machine in site.machines.values():
         cpus[machine.availability_zone] += machine.cells * machine.cpus_per_cell
         memory[machine.availability_zone] += machine.cells * machine.memory_mib_per_cell
-    # The sum over the members, against the resources of all machines by zone, occupied or not.
     zones_for_cpus = _count_covering_zones(sum(sku.host_vcpus for sku in skus), cpus)
     zones_for_memory = _count_covering_zones(sum(sku.memory_mib for sku in skus), memory)
     return _ZoneGroup(

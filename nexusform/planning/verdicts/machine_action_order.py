@@ -374,9 +374,11 @@ class _SiteActionOrder:
         return ""
 
     def _check_pod_disruption_budgets(self, request: MachineActionRequest, down: AbstractSet[str]) -> str:
-        """Return the first cluster's PodDisruptionBudgets against draining the stopped nodes; "" for none."""
+        """Return the problem of the first cluster with PodDisruptionBudgets that block a drain of its nodes, "" for
+        none. The nodes are those on this machine and on machines already down.
+        """
         for cluster_id, names in request.staying_vms.items():
-            nodes = set(names)  # with those on machines already down
+            nodes = set(names)
             for vm_object in self._objects:
                 if vm_object.request.demand.cluster_id == cluster_id:
                     nodes |= {vm.name for vm in vm_object.placements.vms.values() if vm.placement.machine in down}

@@ -29,7 +29,9 @@ MAXIMUM_SAMPLES: Final = 100
 def compute_numa_sampling(
     sites: Mapping[str, SitePlan], certainty: Mapping[str, SiteCertainty], split_choice: SplitChoice, sample_count: int
 ) -> NumaSampling | None:
-    """Count the samples of unknown NUMA cells with capacity for all; None if no placed VM depends on unknown cells."""
+    """Count the samples of unknown NUMA cells with capacity for all; None if no placed VM depends on unknown cells. Two
+    fixed layouts are checked, too. PACKED has existing VMs in the fullest cells, SPREAD in the emptiest ones.
+    """
     sampled_sites = _select_sampled_sites(sites)
     if not sampled_sites:
         return None
@@ -154,7 +156,9 @@ def iterate_fitting_samples(
 
 
 def list_maximum_capacity_samples(sites: Mapping[str, SitePlan]) -> list[SplitChoice]:
-    """Return the layouts with maximum capacity per machine, one per SKU to prefer; none if all cells are known."""
+    """Return layouts of existing VMs in NUMA cells with maximum capacity left on each machine: one per SKU of new VMs,
+    with most capacity for this SKU. Empty if all cells are known.
+    """
     demands = chain.from_iterable(map(_list_first_demand_per_sku, _select_sampled_sites(sites).values()))
     skus = list(dict.fromkeys(demand.sku for demand in demands))
     return [LargestSplit((*skus[index:], *skus[:index])) for index in range(len(skus))]  # each SKU first once

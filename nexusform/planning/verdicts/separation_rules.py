@@ -110,6 +110,7 @@ class _MemberIndex:
     def __init__(
         self, objects: Mapping[Address, VmObject], sites: Mapping[str, SitePlan], pods: Sequence[ScheduledPod]
     ) -> None:
+        """Index the VMs by cluster and pool, and their ranks: the order in which the plan places them."""
         self.clusters: dict[str, list[VmObject]] = {}  # by cluster id
         self.pools: dict[str, tuple[VmObject, PoolDemand]] = {}  # by pool id: the pool with its object
         self.pods = pods

@@ -316,7 +316,9 @@ def build_demand(
     last_resort: str | None = None,
     group_hints: Iterable[Hint] = (),
 ) -> Demand:
-    """Build the demand for one VM, with further `group_hints`. `last_resort` is used only if nothing else fits."""
+    """Build the demand for one VM, with further `group_hints`. The machine `last_resort` is used only if no other one
+    fits; None: there is no such machine.
+    """
     name = build_vm_name(vm_demand, pool, pool.pool, number)
     constraints, extra_hints = pool.constraints, tuple(group_hints)
     if extra_hints:

@@ -30,6 +30,7 @@ class HintTargets:
     """Machines and racks by the `resource_id` of placement hints: the id of a VM, cluster, VNF, machine or rack."""
 
     def __init__(self, inventory: PlanInventory) -> None:
+        """Index the machines and racks by id, as targets of hints. Objects with VMs are added later."""
         self._hosts: dict[str, site_plans.Targets] = {}  # (machine names, rack names) by id
         for rack in inventory.racks.values():
             rack_name = frozenset({rack.name})

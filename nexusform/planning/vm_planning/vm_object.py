@@ -373,8 +373,9 @@ def find_changed_argument(prior: PoolDemand | None, pool: PoolDemand) -> str:
 def record_vm_placements(
     prior: Mapping[str, Any] | None, placed_vms: Sequence[tuple[str, str]], present: Collection[str], serial: int
 ) -> dict[str, Any] | None:
-    """Return the object's note (`prior`) after a plan, None if empty. `placed_vms` are (name, trigger) of VMs placed by
-    the plan, `present` the names of all VMs afterwards, `serial` is the state's serial after apply.
+    """Return the private note of an object with the VMs placed by this plan added to those in `prior`; None if empty.
+    `placed_vms` are (name, trigger), `present` the names of all VMs afterwards. `serial` is that of the state after
+    apply.
     """
     unchanged_names = set(present) - {name for name, _ in placed_vms}
     entries: list[list[Any]] = []  # serial of the state, trigger, names of the VMs placed then

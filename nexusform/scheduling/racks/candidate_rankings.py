@@ -1,6 +1,6 @@
 """Rankings: the machines of a rack, the racks of a site, in the order of the profile's keys. A ranking is an ascending
 list of whole numbers `key << INDEX_BITS | item`; a lower key is preferred. It is neutral: its keys are those of a
-demand of a cluster without a VM on the site, so all pools share it. A machine or rack with changed VMs is doubtful, and
+demand of a cluster without a VM on the site, so all pools share it. A machine or rack with changed VMs is outdated, and
 ranked again at the next use. During the placement of one pool (a session), items with VMs of its cluster or pool may
 have other figures (rule.KeyDependence). They wait in a heap of the session under the pool's own keys.
 """
@@ -31,19 +31,19 @@ class NeutralRanking:
         self._items = frozenset(items)
         self._key_of = key_of
         self._entries = sorted(map(self.compute_entry, items))
-        self.doubtful: set[int] = set()  # keys of these items may have changed
+        self.outdated: set[int] = set()  # keys of these items may have changed
 
     def compute_entry(self, item: int) -> int:
         """Return the sort entry of an item: its key in the upper bits, then the item itself."""
         return self._key_of(item) << INDEX_BITS | item
 
     def list_entries(self) -> list[int]:
-        """Return the entries of all items, lowest first. Doubtful items are ranked again before."""
-        if self.doubtful:
-            doubtful = self.doubtful & self._items  # only its own machines or racks
-            self.doubtful = set()
-            self._entries = [entry for entry in self._entries if entry & INDEX_MASK not in doubtful]
-            self._entries += map(self.compute_entry, doubtful)
+        """Return the entries of all items, lowest first. Outdated items are ranked again before."""
+        if self.outdated:
+            changed = self.outdated & self._items  # only its own machines or racks
+            self.outdated = set()
+            self._entries = [entry for entry in self._entries if entry & INDEX_MASK not in changed]
+            self._entries += map(self.compute_entry, changed)
             self._entries.sort()
         return self._entries
 
@@ -69,7 +69,7 @@ class CandidateQueues:
         self._neutral_usage = ledger.get_neutral_usage()
         self._neutral_keys: dict[tuple[int, PlacementConstraints], NeutralKeys] = {}  # by SKU (number), constraints
         self._machines: dict[tuple[int, int], NeutralRanking] = {}  # by rack and active keys
-        self._machines_of: dict[int, list[NeutralRanking]] = {}  # the same rankings by rack
+        self._rankings_by_rack: dict[int, list[NeutralRanking]] = {}  # of machines: those of `_machines`
         self._racks: dict[Hashable, NeutralRanking] = {}  # by active keys and all that filters read of a demand
         self.full_racks: defaultdict[int, set[int]] = defaultdict(set)  # by number of a SKU; sessions add to the sets
 
@@ -86,7 +86,9 @@ class CandidateQueues:
         return keys
 
     def rank_racks(self, keys: NeutralKeys, demand: Demand, filters: Sequence[OpenFilter]) -> NeutralRanking:
-        """Rank the racks passing all `filters`, also full ones, by neutral keys. Equal demands share a ranking."""
+        """Rank the racks passing all `filters`, also full ones, by neutral keys: as if the demand's cluster had no VMs.
+        Demands with the same keys and filter input share a ranking.
+        """
         # All that the filters read of the demand: with equal input they select the same racks.
         filter_input = tuple(
             (rule.name, rule.select_input(demand)) for rule, _ in filters if isinstance(rule, DemandFilter)
@@ -101,13 +103,15 @@ class CandidateQueues:
         return ranking
 
     def rank_machines(self, keys: NeutralKeys, rack: int) -> NeutralRanking:
-        """Rank the open machines of a rack, also full ones, by neutral keys. Equal active keys share a ranking."""
+        """Rank the open machines of a rack, also full ones, by neutral keys: as if the demand's cluster had no VMs.
+        Demands with the same keys in use share a ranking.
+        """
         cache_key = rack, keys.machine_keys.active_keys
         ranking = self._machines.get(cache_key)
         if ranking is None:
             machines = self.ledger.site.open_machines_by_rack[rack]  # those not excluded from new VMs at all
             ranking = self._machines[cache_key] = NeutralRanking(machines, keys.machine_keys.figure)
-            self._machines_of.setdefault(rack, []).append(ranking)  # changed machines are ranked again
+            self._rankings_by_rack.setdefault(rack, []).append(ranking)  # changed machines are ranked again
         return ranking
 
     def mark_machine_changed(self, machine: int, *, capacity_freed: bool) -> None:
@@ -121,15 +125,15 @@ class CandidateQueues:
 
     def invalidate_machines(self, rack: int, machines: Iterable[int], up_to_date: NeutralRanking | None = None) -> None:
         """Mark machines with new VMs, to be ranked again in all rankings of their rack except `up_to_date`."""
-        for ranking in self._machines_of.get(rack, ()):
+        for ranking in self._rankings_by_rack.get(rack, ()):
             if ranking is not up_to_date:
-                ranking.doubtful.update(machines)
+                ranking.outdated.update(machines)
 
     def invalidate_racks(self, racks: Iterable[int], up_to_date: NeutralRanking | None = None) -> None:
         """Mark racks with new VMs, to be ranked again in all rankings except `up_to_date`."""
         for ranking in self._racks.values():
             if ranking is not up_to_date:
-                ranking.doubtful.update(racks)
+                ranking.outdated.update(racks)
 
 
 class CandidateQueue:
@@ -139,16 +143,19 @@ class CandidateQueue:
     """
 
     def __init__(self, ranking: NeutralRanking, key_of: Figure, counted: VmCounts, passing: Passing) -> None:
+        """Start with the items (machines or racks) in the order of their neutral keys: as if the demand's cluster had
+        no VMs. Items move to a heap of own keys, once VMs of the cluster or pool may give them another key.
+        """
         self.ranking = ranking
-        self.front: list[int] = []
+        self.front: list[int] = []  # the items tied for the next VM, all from one group of equal keys
         self._entries = ranking.list_entries()
-        self._first = 0  # start index of the group of `front`
+        self._first = 0  # start index of the group of `front` in `_entries`
         self._next = 0  # its end index: the start of the next group
-        self._key = OWN  # key of that group
-        self._removed: list[int] = []  # items of that group that were removed
+        self._key = OWN  # key of this group
+        self._removed: list[int] = []  # items of this group that were removed
         self._skipped: list[int] = []  # entries of earlier groups that do not fit the demand
         self._own: list[int] = []  # heap of the items ranked by their own key (see push)
-        self._rejected: list[int] = []  # from the own heap, or by `reject`
+        self._rejected: list[int] = []  # items without capacity: from the own heap, or by `reject`
         self._passing = passing  # selects the items of entries that fit the demand
         self._key_of = key_of
         self._counted = counted  # items with VMs of the cluster or pool: they have a key of their own

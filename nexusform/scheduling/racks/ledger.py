@@ -65,6 +65,7 @@ class Ledger:
     """
 
     def __init__(self, site: SiteTables) -> None:
+        """Create a ledger of a site without VMs. Lists have a value per machine or rack, by its number."""
         racks = len(site.rack_name)
         self.site = site
         self.capacities = site.start_capacities.copy()  # number of the free capacity of each machine
@@ -76,8 +77,8 @@ class Ledger:
         self.rack_vms = [0] * racks
         self.rack_memory = [0] * racks
         self.clusters: dict[str, OwnerVmCounts] = {}
-        self.pools: dict[tuple[str, str], OwnerVmCounts] = {}
-        self.unknown_cells: dict[int, UnknownCellVms] = {}
+        self.pools: dict[tuple[str, str], OwnerVmCounts] = {}  # by cluster and pool
+        self.unknown_cells: dict[int, UnknownCellVms] = {}  # by machine, only machines with such VMs
         self._own: set[int] = set()  # ids of the counts not shared with a copy
         # VMs: older layers are shared with copies and never written; `records` and `numbers` belong to this ledger.
         self.records: list[int] = []
@@ -152,7 +153,7 @@ class Ledger:
         unknown too, so it is recorded without them; the assumed cells hold its capacity.
         """
         record = _unpack_record(packed, number)
-        handle = self.write(packed - record.cells + UNKNOWN_CELLS, number)
+        handle = self.write(packed - record.cells + UNKNOWN_CELLS, number)  # the lowest bits are the cells
         table, unknown_vms = self.site.capacity_table, self.unknown_cells[record.machine]
         # The VM is already counted in the assumed layout. Of its resources only the disk is known to be taken.
         disk = self.site.shapes[record.shape].share._replace(cells=0, cpus=0, memory=0, vfs=0)
@@ -212,7 +213,7 @@ class Ledger:
         return self.site.find_splits(unknown_vms.known_capacity, shares)
 
     def choose_cell_splits(self, choice: SplitChoice) -> list[int]:
-        """Choose a split (assumed NUMA layout) for every machine with a stale one. Return these machines by number."""
+        """Choose a split (assumed NUMA layout) for every machine that needs a new one. Return the numbers of these."""
         stale = [machine for machine, unknown_vms in self.unknown_cells.items() if unknown_vms.is_stale]
         for machine in stale:
             site, unknown_vms = self.site, self.unknown_cells[machine]

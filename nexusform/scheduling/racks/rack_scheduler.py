@@ -100,7 +100,7 @@ class RackScheduler:
         placed_vm = self.try_place(demand)
         if placed_vm is not None:
             return placed_vm
-        session = self._session
+        session = self._session  # for successive VMs of one pool; None: a VM was placed alone
         if session is not None and session.shortage is not None:
             return session.shortage  # the reason holds for all later VMs of the pool
         from nexusform.scheduling.racks.explanation import find_shortage
@@ -228,7 +228,7 @@ class RackScheduler:
             for machine in machines:
                 if passes is not None and not passes(machine):
                     continue
-                if machine in ledger.unknown_cells:  # its splits leave different capacities
+                if machine in ledger.unknown_cells:  # its possible NUMA layouts leave different capacities
                     interval = ledger.find_split_capacities(machine).count(shape)
                     minimum += interval.minimum
                     maximum += interval.maximum

@@ -171,6 +171,7 @@ class SiteTables(NumberedSite):
     """
 
     def __init__(self, machines: Sequence[Machine], profile: profiles.SchedulerProfile | None = None) -> None:
+        """Assign numbers to machines and racks, and prepare the tables shared by all schedulers of the site."""
         super().__init__(machines)
         self.profile = profile or profiles.NEXUS
         self.demand_filters = [rule for rule in self.profile.filters if isinstance(rule, DemandFilter | CountFilter)]
