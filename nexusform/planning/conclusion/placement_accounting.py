@@ -139,8 +139,8 @@ class _PlacementRowCounts(Struct):
     totals: Counter[str] = field(default_factory=Counter)
 
     def add_row_to_counts(self, row: PlacementChange) -> None:
-        """Count the row of an object by its name and in the totals. Totals omit added and lost names: the caller adds
-        their numbers.
+        """Count the row of an object by its name and in the totals. The totals omit added and lost names: their numbers
+        are known only after the last row.
         """
         effect = compute_effect(row)
         if effect is Effect.NOT_CREATED:  # it exists neither before nor after

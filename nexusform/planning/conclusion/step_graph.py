@@ -121,7 +121,9 @@ class StepGraph:
         self.drafts[step].waits |= set(awaited) - {step}
 
     def get_gate(self, name: tuple[str, str], steps: list[int]) -> list[int]:
-        """Return a few steps as they are, many as one gate (a step without work). The same name returns it again."""
+        """Return a few steps as they are, or in place of many a gate: a step without work that waits for all of them.
+        The result is kept by `name`.
+        """
         if name in self._gates:
             return self._gates[name]
         gate_steps = steps

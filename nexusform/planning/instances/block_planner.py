@@ -311,7 +311,7 @@ class BlockPlanner:
             self.checks += checks
 
     def _find_value_overrides(self, instance: Instance) -> dict[str, object]:
-        """Return the values of the first matching override, except predicted attributes (placements)."""
+        """Return the values set by the first matching override of a test, except predicted attributes (placements)."""
         overrides = self.request.object_overrides
         values = next((override.values for override in overrides if override.is_for(instance.address)), {})
         attributes = instance.type.schema.attributes
@@ -413,7 +413,7 @@ def check_unfinished_change(instance: Instance) -> Iterator[Diagnostic]:
 
 
 def expose_instance(instance: Instance, evaluation: Evaluation) -> None:
-    """Let expressions refer to an instance in its present state."""
+    """Let expressions refer to an instance as planned so far."""
     view = evaluation.get_resource_view(instance.address)
     view.items[instance.address.key] = instance.view
 

@@ -36,7 +36,7 @@ class _MoveChecker:
 
     def __init__(self, evaluation: Evaluation) -> None:
         self.evaluation = evaluation
-        # By whether a move is for all instances, and by address: the other address of its first move, its statement.
+        # The first move of each address, as the other address and the statement. The bool: it moves all instances.
         self._to: dict[tuple[bool, str], tuple[str, MoveStatement]] = {}  # the target of each source
         self._from: dict[tuple[bool, str], tuple[str, MoveStatement]] = {}  # the source of each target
 

@@ -165,5 +165,6 @@ def list_maximum_capacity_samples(sites: Mapping[str, SitePlan]) -> list[SplitCh
 
 
 def _has_sample_capacity_for_all(site: SitePlan, split_choice: SplitChoice) -> bool:
-    """Return whether all VMs of the plan fit in a layout; the replay has None for each VM without capacity."""
-    return None not in run_operations(site.base, site.operations, split_choice=split_choice).values()
+    """Return whether all VMs of the plan fit in a layout of the existing VMs in NUMA cells."""
+    placements = run_operations(site.base, site.operations, split_choice=split_choice)
+    return None not in placements.values()  # None: a VM without capacity

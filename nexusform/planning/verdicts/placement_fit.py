@@ -438,7 +438,7 @@ def _lower_vm_certainty(certainty: PlacementCertainty, record: PredictionRecord)
     """Lower the shares of a VM to the accuracy of earlier predictions. If any falls, `measured` has all old ones."""
     measured = (certainty.rack, certainty.machine, certainty.rack_count)
     rack, machine, count = (
-        lower_share_to_accuracy(record, claim, share) for claim, share in zip(VM_PREDICTIONS, measured, strict=True)
+        lower_share_to_accuracy(record, subject, share) for subject, share in zip(VM_PREDICTIONS, measured, strict=True)
     )
     if (rack, machine, count) == measured:
         return certainty

@@ -137,6 +137,7 @@ class SitePlan(Struct):
         cells = self.scheduler.select_cells(demand.sku, machine)
         placement = Placement(host.name, host.rack, host.availability_zone, cells)
         handle = self.scheduler.add_existing(demand.vm, demand.sku, placement)
+        # In a sample of unknown NUMA cells, the rule selects the cells again.
         self.operations.append(OccupyOperation(handle, demand.vm, demand.sku, placement, uses_rule_cells=True))
         return handle, placement, refusal
 
@@ -254,8 +255,8 @@ def _find_evacuating_machines(racks: Iterable[InventoryRack], offers: Iterable[I
 
 
 def place_unmanaged_vms(site: SitePlan, existing_names: Container[str]) -> list[UnmanagedVm]:
-    """Place the unmanaged VMs on their machines, those with known cells first, then the others by machine and name. A
-    VM observed without its owner may be managed by now: `existing_names` are the names of existing VMs.
+    """Place the unmanaged VMs on their machines, those with known cells first, then the others by machine and name.
+    `existing_names` are the names of managed VMs: an observed VM with such a name is managed by now, so it is skipped.
     """
     observed = [entry for entry in site.observed_unmanaged if entry.name not in existing_names]
     entries = sorted(
