@@ -181,7 +181,7 @@ class _PlanExecution:
         self._depth = max(options.parallelism, 1)  # running steps allowed now: see _adjust_queue_depth
         # More steps than the parallelism may run, unless they run one by one or a failure stops the rest.
         self._allows_extra_steps = options.parallelism > 1 and not options.fail_fast
-        self._operations = recorder.list_operations()
+        self._operations = recorder.list_operations()  # started by an earlier run, by step id
         self._workers: ProviderWorkerPool[ProviderCall, ChangeResult | None, StepProgress] = ProviderWorkerPool(
             max(options.parallelism, 1), call_provider, is_idle=lambda news: news.is_waiting
         )
@@ -328,7 +328,7 @@ class _PlanExecution:
         problem = completed_call.problem
         is_pending = isinstance(problem, StepPending)
         if problem is not None and (is_pending or problem.is_partial or call.step.id in self._unrecorded_steps):
-            # Without a recorded outcome, the next run resumes the step or reads its object, as after a crash.
+            # It may be done in part. Without a recorded outcome, the next run resumes the step or reads its objects.
             self._record_end(call.step, StepOutcome.WAITING if is_pending else StepOutcome.FAILED, str(problem))
             return
         schema = self._types[call.key.type].schema if call.key.type in self._types else None

@@ -130,7 +130,7 @@ def get_failed_change(current: ObjectState | None) -> Mapping[str, Any] | None:
 
 
 def set_failed_change(current: ObjectState, unfinished: Mapping[str, Any] | None) -> ObjectState:
-    """Return an object with this failed change in its note, None for none."""
+    """Return an object with this failed change in its private note; None removes the entry."""
     return replace(current, private=replace_note_entry(current.private, UNFINISHED_KEY, unfinished or {}))
 
 

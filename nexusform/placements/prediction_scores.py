@@ -196,7 +196,7 @@ def lower_share_to_accuracy(record: PredictionRecord, subject: str, share: float
     prediction nothing is certain until enough have been correct in a row.
     """
     score = record.get((subject, compute_share_class(share)), ShareClassScore())
-    if share >= 1 and _STREAK in record:
+    if share >= 1 and _STREAK in record:  # the streak starts with a wrong certain prediction
         return min(score.accuracy, _MAX_UNCONFIRMED_SHARE)
     return share if score.verified < MIN_VERIFIED else min(share, score.accuracy)
 

@@ -94,7 +94,7 @@ def list_registered_labels(name: str, *, control_plane: bool) -> dict[str, str]:
 
 
 def compute_capacity(sku: VmSku) -> NodeSize:
-    """Return the size of the VM."""
+    """Return the CPUs (milli-CPUs) and memory (bytes) of a node of this SKU."""
     return NodeSize(1000 * sku.vcpus, sku.memory_mib * MIB)
 
 

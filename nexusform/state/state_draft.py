@@ -112,7 +112,7 @@ class _ApplyTracker(Struct):
         self.has_started = True  # completed steps imply that it was started
 
     def complete_step(self, step: int) -> None:
-        """Mark a step as completed and forget its operation. An apply with the mark of its end was then resumed."""
+        """Mark a step as completed and forget its operation. If the apply had ended before, it was resumed."""
         self.completed_steps.add(step)
         self.running_operations.pop(step, None)
         self.has_ended = False

@@ -40,7 +40,7 @@ def build_changes(
     changes: list[Change] = []
     problems = _check_duplicate_ids(instances)
     last_number = prior.state.last_creation
-    configured_paths: dict[ConfigAddress, tuple[Path, ...]] = {}  # of arguments, computed once per block
+    configured_paths: dict[ConfigAddress, tuple[Path, ...]] = {}  # arguments in source order, once per block
     for instance in instances.values():
         if instance.prior is None and instance.planned is None:  # invalid, or only deposed objects, added below
             continue
@@ -63,7 +63,7 @@ def build_changes(
         # Delete the objects left over from replacements.
         for key, deposed_object in sorted(prior.get_deposed(address).items()):
             changes.append(_build_change_of_deposed_object(address, key, deposed_object))
-    if has_earlier_errors:  # an unknown `prevent_destroy` is then no further error
+    if has_earlier_errors:  # they may be the cause of an unknown `prevent_destroy`
         problems = [problem for problem in problems if problem.id != "invalid-prevent-destroy"]
     return changes, problems
 
@@ -92,6 +92,9 @@ def _build_change_of_instance(instance: Instance, block: ResourceBlock | None, c
     is_removed = instance.is_removed
     before = instance.before
     after: Mapping[str, Any] | None = instance.planned
+    provider = prior.provider  # of a removed object: the one that created it
+    if block is not None and not is_removed:
+        provider = block.provider or DEFAULT_PROVIDER
     if instance.action is Action.NO_OP and before == after:
         after = before  # share one object: it is written once, and compared fast
     change = Change(
@@ -99,7 +102,7 @@ def _build_change_of_instance(instance: Instance, block: ResourceBlock | None, c
         action=instance.action,
         before=before,
         after=after,
-        provider=prior.provider if block is None or is_removed else block.provider or DEFAULT_PROVIDER,
+        provider=provider,
         creation=creation,
         prior_creation=instance.prior_creation,
         replace_paths=instance.decision.replace_paths,

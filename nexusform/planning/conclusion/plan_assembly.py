@@ -366,7 +366,9 @@ def _measure_certainty(
 
 
 def _collect_prediction_scores(prior: PriorState) -> Iterator[SitePredictionAccuracy]:
-    """Yield the prediction accuracy per site: of its last replay (with its rack_spread), and of earlier plans."""
+    """Yield the prediction accuracy per site: of earlier plans, and of its last replay. A replay places the VMs of the
+    site again, and compares their machines with the real ones. Its results are recorded by `rack_spread`.
+    """
     objects = prior.objects
     for address in sorted(objects, key=compute_address_order):
         attributes, note = objects[address].attributes, objects[address].private
@@ -485,7 +487,7 @@ def _add_inputs_and_diagnostics_to_plan(plan: Plan, request: PlanRequest, diagno
     files = request.configuration.files
     unique = [locate_line_in_text(diagnostic, files) for diagnostic in remove_duplicate_diagnostics(diagnostics)]
     is_errored = has_errors(unique)
-    if is_errored:  # PARTIAL warns about excluded objects, but such a plan cannot be applied
+    if is_errored:  # PARTIAL suggests a further plan after the apply, but this one cannot be applied
         unique = [problem for problem in unique if problem.id != PARTIAL and problem.id not in _PLACEMENT_ADVICE]
     state = request.state
     refreshed_objects = {  # only those different from the state

@@ -112,7 +112,7 @@ def _build_pool_upgrade(
     keys = pool.keys
     triggers = vm_object.request.actions.recreations  # the reason to re-create a VM, by its key
     recreated = [key for key in keys if triggers.get(key) == trigger]
-    other_count = sum(triggers.get(key, trigger) != trigger for key in keys)  # re-created for other reasons
+    other_count = sum(key in triggers and triggers[key] != trigger for key in keys)  # re-created for other reasons
     prior = index_pools(vm_object.prior_pools).get(pool.pool)
     is_rolling = trigger == ROLLING and not find_changed_argument(prior, pool)
     uses_surge = is_rolling and pool.surge_size > 0
@@ -173,7 +173,7 @@ class _ScaleInPools:
         if not other_pools:
             return ()
         has_own_scale_in = len(other_pools) < len(pools)
-        excluded = own_name if has_own_scale_in else ("", "")  # no pool excluded: one cached replay serves all such
+        excluded = own_name if has_own_scale_in else ("", "")  # none is excluded: such pools share one cached outcome
         outcome = self._place_with_remaining_vms(site, other_pools, excluded)
         own_tokens = vm_object.placements.tokens  # of the VMs placed by this plan: they identify them in the outcome
         if all(outcome.get(own_tokens[key]) is not None for key in pool.keys if key in own_tokens):  # all fit

@@ -144,14 +144,16 @@ def _collect_site_resource_capacity(
         network = find_configured_node_network(get_mapping(change.after))
         if network:
             network_by_cluster[get_text(change.after, "name")] = network
-    rows: dict[str, tuple[SiteResourceCapacity, ...]] = {}
-    for site, supplies in observed_sites.items():  # the id of a site is its name, too
-        sides = [
-            count_nodes(side[site].pools, network_by_cluster, claims) if site in side else ClusterNodeCounts()
-            for side, claims in ((before, claims_before), (after, claims_after))
-        ]
-        rows[site] = compute_site_resource_capacity(site, site, supplies, *sides)
-    return tuple(chain.from_iterable(rows[site] for site in sorted(rows)))
+    rows: list[SiteResourceCapacity] = []
+    for site, supplies in sorted(observed_sites.items()):
+        nodes_before = nodes_after = ClusterNodeCounts()  # a site missing before or after the plan has no nodes
+        if site in before:
+            nodes_before = count_nodes(before[site].pools, network_by_cluster, claims_before)
+        if site in after:
+            nodes_after = count_nodes(after[site].pools, network_by_cluster, claims_after)
+        # The id of a site is its name, too.
+        rows += compute_site_resource_capacity(site, site, supplies, nodes_before, nodes_after)
+    return tuple(rows)
 
 
 def compute_headroom(

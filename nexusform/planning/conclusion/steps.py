@@ -143,8 +143,8 @@ def _add_steps_of_change(graph: StepGraph, index: int, change: Change, remaining
 
 
 def _find_concurrent_blocks(changes: Sequence[Change], types: Types) -> Mapping[Address, AbstractSet[str]]:
-    """Return for each address the blocks it refers to without waiting for them: they complete only after its step.
-    Their types are the `concurrent_types` of its type. An object with unknown values waits for all its references.
+    """Return for each address the blocks it refers to without waiting for them: those of the `concurrent_types` of its
+    type, which complete only after its step. An object with unknown values waits for all its references.
     """
     type_of = {str(change.address.config_address): change.address.type for change in changes}
     known_types = set(type_of.values()).intersection(types)  # looking up all types would load every domain

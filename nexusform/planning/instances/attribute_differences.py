@@ -214,7 +214,9 @@ def _restore_prior_value(config: dict[str, Any], prior: Mapping[str, Any], path:
 
 
 def decide_action(instance: Instance, computed: Mapping[str, Any], *, is_requested: bool) -> ActionDecision:
-    """Return the action and planned attributes. `computed` are values of this plan. `is_requested`: by -replace."""
+    """Return the action and planned attributes of an instance. `computed` are its computed attributes known so far,
+    `is_requested` is a replacement by -replace.
+    """
     assert instance.config is not None
     schema = instance.type.schema
     prior = instance.before

@@ -98,7 +98,7 @@ class BlockPlanner:
                 diagnostics.append(build_unknown_repetition_error(expansion.unknown, block))
                 expansion = INVALID_EXPANSION
             key = build_resource_key(block.address, module.path)
-            if not expansion.shape or prepared is None:
+            if not expansion.shape or prepared is None:  # its count, for_each or type is invalid
                 evaluation.resources[key] = ResourceView("")
                 addresses = self.prior.by_block.get(block.address, ())
                 instances += [self.build_unchanged(address) for address in addresses if address.module == module.path]
@@ -286,7 +286,9 @@ class BlockPlanner:
         evaluation: Evaluation,
         unresolved: frozenset[str] = frozenset(),
     ) -> None:
-        """Decide the action, and check conditions. Expressions read `unresolved` attributes (for VMs) as unknown."""
+        """Decide the action, and check conditions. `computed` are computed attributes. Expressions read `unresolved`
+        ones as unknown, because a VM without capacity is missing in them.
+        """
         self._apply_replacement_triggers(instance, evaluation)
         assert instance.config is not None
         values = {**instance.config}

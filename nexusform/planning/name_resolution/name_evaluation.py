@@ -205,7 +205,7 @@ class Evaluation:
         """Return whether no condition is false, null or invalid; the checks of conditions report the reasons. An
         unknown condition may still hold. Conditions may be text: "true" is true, as in Terraform.
         """
-        checked = conditions if self.settings.validates_variables else ()  # none in a console: it shows all values
+        checked = conditions if self.settings.validates_variables else ()  # none: rejected values are shown, too
         for condition in checked:
             value = self.create_reporting_copy().evaluate_expression(condition.condition, scope)
             if value is None:  # it is invalid

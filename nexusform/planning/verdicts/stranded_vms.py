@@ -50,7 +50,7 @@ def check_stranded_vms(
     if not any(vm_object.request.actions.losses for vm_object in objects):
         return
     offering_addresses = _index_prior_offers_by_machine(instances, types)  # by machine: the resource with the error
-    for site_id, site in sites.items():  # a re-created machine has a new resource, or the one of its rack or site
+    for site_id, site in sites.items():  # for a re-created machine: its new resource, or that of its rack or site
         offering_addresses |= {(site_id, name): renewal.cause for name, renewal in site.recreated_machines.items()}
     by_text = {str(address): instance for address, instance in instances.items()}
     for offering_address, names_by_owner in _group_lost_vms(objects, offering_addresses).items():

@@ -238,7 +238,7 @@ class _VmPlanner:
         instance, handlers = vm_object.instance, vm_object.instance.type.vms
         assert handlers is not None
         arguments = get_mapping(instance.config)
-        # Hints near a VM without a location so far are missing in the pools.
+        # The pools lack a hint about a VM that had no location yet: the argument shows that there is one.
         has_hints = any(pool.hints for pool in vm_object.pools) or "placement_hint" in arguments
         if has_hints:
             demand, _ = handlers.build_demand(arguments, self.context.current_context, instance.address)

@@ -68,7 +68,7 @@ class CandidateQueues:
         self.ledger = ledger
         self._neutral_usage = ledger.get_neutral_usage()
         self._neutral_keys: dict[tuple[int, PlacementConstraints], NeutralKeys] = {}  # by SKU (number), constraints
-        self._machines: dict[tuple[int, int], NeutralRanking] = {}  # by rack and active keys
+        self._machines: dict[tuple[int, int], NeutralRanking] = {}  # by rack and active keys (bits: those with figures)
         self._rankings_by_rack: dict[int, list[NeutralRanking]] = {}  # of machines: those of `_machines`
         self._racks: dict[Hashable, NeutralRanking] = {}  # by active keys and all that filters read of a demand
         self.full_racks: defaultdict[int, set[int]] = defaultdict(set)  # by number of a SKU; sessions add to the sets
@@ -161,16 +161,16 @@ class CandidateQueue:
         self._counted = counted  # items with VMs of the cluster or pool: they have a key of their own
 
     def push(self, item: int) -> None:
-        """Rank an item by its current key, not by its neutral one: it has VMs of the demand's cluster or pool, or a new
-        VM. Whether it fits the demand is checked again at the front.
+        """Rank an item by its own current key: it has VMs of the demand's cluster or pool, or a new VM. Whether it fits
+        the demand is checked once no other item has a lower key.
         """
-        if self._key != OWN:  # the item leaves its neutral group
+        if self._key != OWN:  # the item leaves its group of equal neutral keys
             self._removed.append(item)
         heappush(self._own, self._key_of(item) << INDEX_BITS | item)
 
     def reject(self, item: int) -> None:
-        """Remove an item of the front until the session ends: it has no capacity for the demand."""
-        if self._key != OWN:
+        """Remove an item tied for the next VM until the session ends: it has no capacity for the demand."""
+        if self._key != OWN:  # the item leaves its group of equal neutral keys
             self._removed.append(item)
         self._rejected.append(item)
 
@@ -215,7 +215,9 @@ class CandidateQueue:
             self._take_own_group()
 
     def _finish_group(self) -> None:
-        """Close the neutral group of the front. Its items not removed do not fit the demand: skip them."""
+        """Close the group of equal neutral keys in `_entries` that the front is from. Skip its items that were not
+        removed: they do not fit the demand.
+        """
         removed = self._removed
         if len(removed) < self._next - self._first:
             removed_items = set(removed)

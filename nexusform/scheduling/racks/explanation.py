@@ -235,7 +235,7 @@ class MachineRanking:
         self._machines = _FigureCache(demand_rules.prepare_sort_keys(self._site.profile.machine_keys, usage, demand))
 
     def find_best_excluding(self, excluded: Collection[str] = ()) -> TiedMachines:
-        """Return the best machines except the excluded ones.
+        """Return the best machines except the excluded ones. A split is a possible NUMA layout of existing VMs.
 
         A machine is best in some split if no machine that fits in every split outranks it. It is best in all splits if
         it fits in each of them, and no machine that may fit outranks it.
@@ -366,6 +366,7 @@ class _PossibleCapacities:
 
     def __init__(self, ledger: Ledger) -> None:
         self._capacity_table = ledger.site.capacity_table
+        # By machine with unknown cells: the numbers of its possible capacities, and those that passed all filters.
         self._all = {machine: ledger.find_split_capacities(machine).list_possible() for machine in ledger.unknown_cells}
         self._remaining = {machine: list(capacities) for machine, capacities in self._all.items()}
 
@@ -387,7 +388,9 @@ class _PossibleCapacities:
             ]
 
     def count_remaining(self, sampled: Iterable[int]) -> Interval:
-        """Count the machines that passed all filters over all NUMA layouts. `sampled` passed in the assumed one."""
+        """Return the minimum and maximum number of machines that passed all filters, over all NUMA layouts. `sampled`
+        are those that passed in the assumed layout.
+        """
         with_known_cells = sum(machine not in self._all for machine in sampled)
         # Of the machines with unknown cells, some remain in all splits, more in at least one.
         certain = sum(len(capacities) == len(self._all[machine]) for machine, capacities in self._remaining.items())

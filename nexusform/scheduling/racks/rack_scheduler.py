@@ -164,8 +164,8 @@ class RackScheduler:
 
     def count_free_slots(self, demand: Demand, known_counts: dict[Hashable, Interval] | None = None) -> Interval:
         """Count how many more VMs like this one fit on the site: the minimum and maximum over all layouts of VMs in
-        unknown cells. `known_counts` collects the counts of several calls, by all facts read of a demand. Callers drop
-        it once a VM is added or removed.
+        unknown cells. `known_counts` keeps the counts for further calls, so that equal demands are counted once. It is
+        valid until a VM is added or removed.
         """
         self._choose_missing_splits()
         key = self._build_count_key(demand)
@@ -421,7 +421,7 @@ def _fill(scheduler: RackScheduler, demand: Demand) -> VmCounts:
     racks = {name: number for number, name in enumerate(scheduler.racks)}
     counts = VmCounts()
     for number in count():
-        vm = replace(demand.vm, number=f"{demand.vm.number}+{number}")
+        vm = replace(demand.vm, number=f"{demand.vm.number}+{number}")  # different from every real number
         handle_and_placement = scheduler.try_place(replace(demand, vm=vm))
         if handle_and_placement is None:
             break

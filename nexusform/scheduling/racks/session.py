@@ -131,7 +131,7 @@ class PoolPlacementSession:
     def _open_queue(self, rack: int) -> CandidateQueue:
         """Open the queue of a rack's machines for the rest of the session."""
         ranking = self._queues.rank_machines(self._neutral_keys, rack)
-        # Without VMs of the cluster on the rack, all machines keep their neutral keys.
+        # Without VMs of the cluster on the rack, all its machines have neutral keys: those of a cluster without VMs.
         counted = self._machines_counted if self._usage.cluster.racks[rack] else NO_COUNTS
         queue = self._machine_queues[rack] = CandidateQueue(ranking, self._machine_key, counted, self._passing)
         return queue

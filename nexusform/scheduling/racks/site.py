@@ -194,7 +194,7 @@ class SiteTables(NumberedSite):
 
     def get_shape(self, sku: VmSku) -> VmShape:
         """Return the shape of a SKU: its figures for placement, and its number. Equal SKUs share a shape."""
-        _, shape = self._shape_by_id.get(id(sku), (sku, None))
+        _, shape = self._shape_by_id.get(id(sku), (sku, None))  # by identity: faster than by value
         if shape is not None:
             return shape
         shape = self._shape_by_sku.get(sku)

@@ -163,7 +163,7 @@ class CellSplits:
         for layer in reversed(self._layers[1:]):
             split, cells = layer[split]
             steps.append(cells)
-        # Every step sorted equal cells, so its numbers are positions: repeat the steps with the numbers of the cells.
+        # Each step sorted equal cells, so its `cells` are positions after sorting. Repeat the steps with cell numbers.
         numbered = [(*free, number) for number, free in enumerate(self._base)]
         chosen: list[Cells] = []
         for share, cells in zip(self.shares, reversed(steps), strict=True):
@@ -217,6 +217,7 @@ class _SplitSearch:
     """Search for one legal assignment, VM by VM in this `order` (positions in `shares`), with backtracking."""
 
     def __init__(self, base: FreeCells, shares: Sequence[Share], order: Sequence[int], ranked: _Ranked) -> None:
+        """Prepare a search. `order` are the positions of VMs in `shares`, `ranked` sorts the cells, preferred first."""
         self._shares = shares
         self._order = order
         self._ranked = ranked
