@@ -168,7 +168,6 @@ def build_start_record(plan: Plan, state: State, lineage: str, plan_digest: str 
 
 def build_opening_records(plan: Plan, state: State) -> list[Record]:
     """Return the records between the start and the first step: moves, observed objects, and changes without a provider.
-
     A change without a provider is an import, or new metadata such as the dependencies of an object.
     """
     draft = StateDraft(state)  # with the records so far

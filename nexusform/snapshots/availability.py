@@ -103,9 +103,8 @@ def build_pool_availability(
 
 
 def list_affected_pools(site: SiteSnapshot, machines: Collection[str]) -> tuple[PoolAvailability, ...]:
-    """Return the pools with VMs on these machines, in order of creation.
-
-    Their availability counts the VMs on these machines as down, besides the VMs on other machines already down.
+    """Return the pools with VMs on these machines, in order of creation. Their availability counts the VMs on these
+    machines as down, besides the VMs on other machines already down.
     """
     affected: list[PoolAvailability] = []
     other_machines_down = site.machines_down.difference(machines)

@@ -140,9 +140,8 @@ def _build_instances(address: Address, instance: InstanceState, build_object: Ob
 def decode_state(
     data: bytes, name: str, schemas: Mapping[str, BlockSchema] | None = None
 ) -> tuple[State | None, list[Diagnostic]]:
-    """Decode a state document. Return the state, or None, and the diagnostics; `name` is its name in messages.
-
-    With `schemas` (by resource type) duplicate keys are reported, and the attributes of resources validated.
+    """Decode a state document. Return the state, or None, and the diagnostics; `name` is its name in messages. With
+    `schemas` (by resource type) duplicate keys are reported, and the attributes of resources validated.
     """
     with pause_garbage_collection():
         try:

@@ -118,9 +118,8 @@ class _ApplyTracker(Struct):
         self.has_ended = False
 
     def build_unfinished_apply(self) -> UnfinishedApply | None:
-        """Build the unfinished apply; None without a plan, or if its apply is completed or not started yet.
-
-        Every part of the plan has the number of all parts and the serial of the state during the apply.
+        """Build the unfinished apply; None without a plan, or if its apply is completed or not started yet. Every part
+        of the plan has the number of all parts and the serial of the state during the apply.
         """
         if not self.parts or len(self.parts) != self.parts[0].parts:
             return None  # nothing is done before the plan is in the journal as a whole

@@ -130,10 +130,9 @@ def _build_change_of_instance(instance: Instance, block: ResourceBlock | None, c
 
 
 def _select_private_note_after_plan(instance: Instance) -> Mapping[str, Any] | None:
-    """Return the note (private data in state) after the plan; None without any entry.
-
-    Without a new note the prior one stays, but a replaced object loses it. A new note keeps the entries of
-    the prior one that only providers and apply write, such as verified predictions.
+    """Return the note (private data in state) after the plan; None without any entry. Without a new note the prior one
+    stays, but a replaced object loses it. A new note keeps the entries of the prior one that only providers and apply
+    write, such as verified predictions.
     """
     prior_note = {} if instance.is_replaced else instance.prior_note
     if instance.private is None:

@@ -94,10 +94,9 @@ def _add_object_to_totals(
     rows: list[PlacementChange],
     before: Names,
 ) -> Iterator[str]:
-    """Add one resource to the totals of a kind, and yield inconsistencies of its rows.
-
-    `before` counts the names of its objects before the plan. For each name, the count after the plan must follow from
-    the one before and from the rows: those that remove an object of the name, and those that add one.
+    """Add one resource to the totals of a kind, and yield inconsistencies of its rows. `before` counts the names of its
+    objects before the plan. For each name, the count after the plan must follow from the one before and from the rows:
+    those that remove an object of the name, and those that add one.
     """
     if change.action is Action.NO_OP and not rows:
         totals["before"] += before.total()
@@ -191,10 +190,9 @@ def mark_waiting_pods(
 def _find_rows_of_waiting_pods(
     change: Change, object_rows: Iterable[PlacementChange], placing: Sequence[PlacementChange], types: Types
 ) -> Iterator[PlacementChange]:
-    """Yield those of the `placing` rows of one object that place a pod already in state.
-
-    Pods of a Deployment share a name. Those in state, less the removed ones and plus the added ones, are the pods after
-    the plan. If fewer exist then, some added rows are for pods in state.
+    """Yield those of the `placing` rows of one object that place a pod already in state. Pods of a Deployment share a
+    name. Those in state, less the removed ones and plus the added ones, are the pods after the plan. If fewer exist
+    then, some added rows are for pods in state.
     """
     kind, resource_type = placing[0].kind, types[change.address.type]
     before = collect_names(kind, resource_type, change.before)

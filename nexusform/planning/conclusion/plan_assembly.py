@@ -461,10 +461,9 @@ def _check_existing_vms(blocks: BlockPlanner, outcome: PlacementPhasesResult) ->
 
 
 def _may_violate_rules(vm_object: VmObject) -> bool:
-    """Return whether the unchanged VMs of an object need a detailed check of the placement rules.
-
-    One reason is a VM outside of the zones of its pool. Others are further constraints of the pool, such as hints, and
-    filters of the site on VMs (CountFilter).
+    """Return whether the unchanged VMs of an object need a detailed check of the placement rules. One reason is a VM
+    outside of the zones of its pool. Others are further constraints of the pool, such as hints, and filters of the site
+    on VMs (CountFilter).
     """
     site, pools = vm_object.request.site, index_pools(vm_object.pools)
     if site is None:  # removed, or unknown
@@ -522,10 +521,9 @@ def remove_consequential_errors(
     has_earlier_errors: bool,
     has_rejected_values: bool = False,
 ) -> list[Diagnostic]:
-    """Return the diagnostics of the phases, without those that only follow from another error.
-
-    Errors from before the phases (`has_earlier_errors`) may cause missing sites, racks and clusters. A rejected value
-    (`has_rejected_values`) may also cause unknown values. UNKNOWN_PLACEMENT is an unknown value in a rack or site.
+    """Return the diagnostics of the phases, without those that only follow from another error. Errors from before the
+    phases (`has_earlier_errors`) may cause missing sites, racks and clusters. A rejected value (`has_rejected_values`)
+    may also cause unknown values. UNKNOWN_PLACEMENT is an unknown value in a rack or site.
     """
     if has_rejected_values:
         has_earlier_errors = True
@@ -540,9 +538,8 @@ def remove_consequential_errors(
 
 
 def _remove_dependents_of_errors(diagnostics: Sequence[Diagnostic], order: PlanningOrder) -> list[Diagnostic]:
-    """Return the diagnostics without those about unknown placement arguments that follow from another error.
-
-    They follow if the block of the argument, or a block it depends on, has an error of another kind.
+    """Return the diagnostics without those about unknown placement arguments that follow from another error. They
+    follow if the block of the argument, or a block it depends on, has an error of another kind.
     """
     blocks_with_errors = {
         parse_address(diagnostic.address).config_address

@@ -157,10 +157,9 @@ class _ScaleInPools:
                     self._pools.setdefault(vm_object.request.demand.site_id, []).append((vm_object, prior))
 
     def find_dependencies(self, vm_object: VmObject, pool: PoolDemand) -> tuple[str, ...]:
-        """Return the names (`cluster/pool`) of other pools with a scale-in that this pool needs capacity from.
-
-        The platform chooses the VMs to remove. So the VMs of this pool are placed while all VMs of those pools remain.
-        If they fit, the pool depends on none of them, and the result is ().
+        """Return the names (`cluster/pool`) of other pools with a scale-in that this pool needs capacity from. The
+        platform chooses the VMs to remove. So the VMs of this pool are placed while all VMs of those pools remain. If
+        they fit, the pool depends on none of them, and the result is ().
         """
         site = vm_object.request.site
         if site is None:

@@ -184,10 +184,9 @@ def compute_headroom(
 
 
 def _compute_sku_capacity(occupied: SiteWithVms | None, sku: VmSku) -> SpareCapacity | None:
-    """Compute the capacity for one SKU on one side of the plan: before or after it. None without the site.
-
-    It is the number of further VMs in total, and without the rack with most of it. The result also names the clusters
-    without capacity for the surge VMs of an upgrade. Figures are intervals if VMs are in unknown NUMA cells.
+    """Compute the capacity for one SKU on one side of the plan: before or after it. None without the site. It is the
+    number of further VMs in total, and without the rack with most of it. The result also names the clusters without
+    capacity for the surge VMs of an upgrade. Figures are intervals if VMs are in unknown NUMA cells.
     """
     if occupied is None:
         return None
@@ -375,9 +374,8 @@ def _build_site(before: SiteWithVms | None, after: SiteWithVms | None, order_in_
 
 
 def _build_pool_before_and_after(before: Sequence[VmOnSite], after: Sequence[VmOnSite]) -> PoolVms:
-    """Sort the VMs of one pool before and after the plan into unchanged, removed and added ones.
-
-    A VM with the same name on another machine is both removed and added. One of the two sequences may be empty.
+    """Sort the VMs of one pool before and after the plan into unchanged, removed and added ones. A VM with the same
+    name on another machine is both removed and added. One of the two sequences may be empty.
     """
     first = (after or before)[0]  # any VM: all have the same object, cluster, pool and SKU
     vms_before = {placed_vm.vm.name: placed_vm.vm for placed_vm in before}

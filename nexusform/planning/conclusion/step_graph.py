@@ -193,10 +193,9 @@ def remove_cyclic_waits(graph: StepGraph, waits: Waits) -> None:
 
 
 def _find_capacity_waits(graph: StepGraph, machines: Mapping[Address, UsedMachines]) -> Waits:
-    """Return the waits of steps that place VMs: for steps that free their machines, and for steps of cordons.
-
-    An object frees the machines of its VMs by its delete step. Without one, a release step frees those of the VMs
-    removed before anything is placed.
+    """Return the waits of steps that place VMs: for steps that free their machines, and for steps of cordons. An object
+    frees the machines of its VMs by its delete step. Without one, a release step frees those of the VMs removed before
+    anything is placed.
     """
     freeing: dict[OnSite, set[int]] = {}  # the steps that free capacity, by site and machine
     for address, use in machines.items():
@@ -237,10 +236,9 @@ def _add_cordon_waits(graph: StepGraph, machines: Mapping[Address, UsedMachines]
 
 
 def _find_rolling_waits(graph: StepGraph, objects: Mapping[Address, VmObject], sites: Mapping[str, SitePlan]) -> Waits:
-    """Return the waits for Kubernetes upgrades: by step, the update steps it has to wait for.
-
-    The VMs of an upgraded object free their capacity only during its update. An object with VMs placed there later
-    waits for this update. It does not wait if it was created, and so is upgraded, before the other one.
+    """Return the waits for Kubernetes upgrades: by step, the update steps it has to wait for. The VMs of an upgraded
+    object free their capacity only during its update. An object with VMs placed there later waits for this update. It
+    does not wait if it was created, and so is upgraded, before the other one.
     """
     owners = {}  # the addresses of upgraded objects, by VM: (owner, pool, number)
     creation_numbers: dict[Address, int] = {}  # of upgraded objects
@@ -264,10 +262,9 @@ def _find_rolling_waits(graph: StepGraph, objects: Mapping[Address, VmObject], s
 def _find_placement_order(
     graph: StepGraph, objects: Mapping[Address, VmObject], sites: Mapping[str, SitePlan]
 ) -> Iterator[tuple[int, int]]:
-    """Yield pairs of a step and the step before it: their VMs must be requested in the planned order.
-
-    A platform such as Azure places VMs in the order of the requests. On a site where another order gives the same
-    machines, the steps stay concurrent. Objects of the simulation (the default provider) need no order.
+    """Yield pairs of a step and the step before it: their VMs must be requested in the planned order. A platform such
+    as Azure places VMs in the order of the requests. On a site where another order gives the same machines, the steps
+    stay concurrent. Objects of the simulation (the default provider) need no order.
     """
     on_platforms = {change.address for change in graph.changes if change.provider not in ("", DEFAULT_PROVIDER)}
     on_platforms &= graph.apply_step.keys()  # created, updated or replaced

@@ -237,9 +237,8 @@ class _UsedObjectIndex:
     """Objects used by the objects of a plan before and after it. Duplicates are possible."""
 
     def __init__(self, changes: Sequence[Change], machines: Mapping[Address, UsedMachines], types: Types) -> None:
-        """Index the current (not deposed) objects by the names and ids that other objects refer to.
-
-        `machines` are those used by the VMs of each object.
+        """Index the current (not deposed) objects by the names and ids that other objects refer to. `machines` are
+        those used by the VMs of each object.
         """
         before: dict[Address, Values] = {}
         after: dict[Address, Values] = {}
@@ -298,10 +297,9 @@ def _list_references(resource_type: ResourceType) -> list[tuple[str, ObjectRefer
 
 
 def _can_add_machine_capacity(before: Values | None, after: Values) -> bool:
-    """Return whether the step of a rack or machine may add capacity: then steps of new VMs wait for it.
-
-    New or unknown machines and changed hardware may add capacity, and so may a change of existing cordons. No VM
-    waits for a first cordon. `before` is None for a new rack or machine.
+    """Return whether the step of a rack or machine may add capacity: then steps of new VMs wait for it. New or unknown
+    machines and changed hardware may add capacity, and so may a change of existing cordons. No VM waits for a first
+    cordon. `before` is None for a new rack or machine.
     """
     machines, machines_before = get_mapping(after, "machines"), get_mapping(before, "machines")
     has_new_machines = bool(machines.keys() - machines_before.keys())
@@ -361,10 +359,9 @@ class _ObjectIndex:
 
 
 def _list_referenced_names(value: Any, fields: Iterable[str]) -> Iterator[Hashable]:
-    """Yield the names in the value of a naming or referring attribute; none if the value is unknown.
-
-    Names are a text itself, the keys of a map, or the elements of a list. An object in a list is named by the values of
-    `fields`: {"namespace": "a", "name": "b"} by ("a", "b"), with "" for a missing value.
+    """Yield the names in the value of a naming or referring attribute; none if the value is unknown. Names are a text
+    itself, the keys of a map, or the elements of a list. An object in a list is named by the values of `fields`:
+    {"namespace": "a", "name": "b"} by ("a", "b"), with "" for a missing value.
     """
     if isinstance(value, str):
         yield value

@@ -121,10 +121,9 @@ def _is_vm_renamed(vm_object: VmObject, key: VmKey) -> bool:
 def _list_current_vm_rows(
     vm_object: VmObject, certainty: Mapping[str, SiteCertainty], *, everything: bool
 ) -> Iterator[PlacementChange]:
-    """Yield a row per VM that exists after the plan and has a location.
-
-    Without `everything`, unchanged VMs are omitted. Left are VMs placed by this plan (with a token), and VMs observed
-    at another location than recorded in state.
+    """Yield a row per VM that exists after the plan and has a location. Without `everything`, unchanged VMs are
+    omitted. Left are VMs placed by this plan (with a token), and VMs observed at another location than recorded in
+    state.
     """
     site_certainty = certainty.get(vm_object.request.demand.site_id, SiteCertainty())
     for pool in vm_object.pools:

@@ -146,10 +146,9 @@ class BlockPlanner:
                 self._record_instance_outside_selection(instance, evaluation)
 
     def _record_instance_outside_selection(self, instance: Instance, evaluation: Evaluation) -> None:
-        """Record an instance that is configured, but not planned because of -target or -exclude.
-
-        References to a new instance are unknown, not invalid. The capacity of a new or changed rack or machine is not
-        used, so errors of missing capacity name it (`outside_targets`).
+        """Record an instance that is configured, but not planned because of -target or -exclude. References to a new
+        instance are unknown, not invalid. The capacity of a new or changed rack or machine is not used, so errors of
+        missing capacity name it (`outside_targets`).
         """
         if instance.prior is None:
             resource_view = evaluation.get_resource_view(instance.address)

@@ -60,9 +60,8 @@ def compute_planning_order(
     configuration: Configuration, resource_types: Mapping[str, ResourceType]
 ) -> tuple[PlanningOrder, list[Diagnostic]]:
     """Return the order in which to plan the managed resource blocks, and errors; with errors, the order is empty.
-
-    Blocks are ordered by the phase of their type, then after the blocks they need. Cycles and references to blocks of
-    a later phase are errors.
+    Blocks are ordered by the phase of their type, then after the blocks they need. Cycles and references to blocks of a
+    later phase are errors.
     """
     empty_order = PlanningOrder(blocks=(), needs={}, phases={})
     dependencies = build_dependencies(configuration)

@@ -229,7 +229,6 @@ def _evaluate_import_address(to: Expression, scope: InstanceScope, problems: lis
 
 def _evaluate_steps(to: Expression, scope: InstanceScope, problems: list[Diagnostic]) -> list[Step] | None:
     """Return the steps of the address in an import block, with its keys evaluated: .r["a"] of nexus_rack.r[local.key].
-
     None if a key is invalid, or not known yet.
     """
     if isinstance(to, Traversal):  # without computed keys

@@ -110,7 +110,6 @@ def build_selection(
 
 def find_selected_outputs(selection: Selection, configuration: Configuration) -> dict[str, set[Declaration]] | None:
     """Return the root outputs of a partial plan by name, with the blocks they depend on; None: the plan is not partial.
-
     -target selects the outputs that depend on targets and what these depend on, and on nothing else. -exclude selects
     those that depend on no excluded block.
     """
@@ -146,7 +145,6 @@ def find_selected_outputs(selection: Selection, configuration: Configuration) ->
 
 def check_moved_selection(selection: Selection, previous: Mapping[Address, Address]) -> list[Diagnostic]:
     """Return the error for moved objects not selected under both addresses, or []; `previous` maps new to old ones.
-
     Both addresses have to be targets, and neither may be excluded. The error lists the options to add or to omit.
     """
     missing_options: set[str] = set()
@@ -217,9 +215,8 @@ def _is_block_matched_by_pattern(pattern: AddressPattern, block: ConfigAddress) 
 
 
 def split_object_address(text: str) -> tuple[str, str]:
-    """Split `ADDR:OBJECT` at the first colon outside of an instance key; "" without an object.
-
-    Example: `nexus_rack.r["a:b"]:vm-1` is split before `vm-1`. A quoted character after a backslash ends no key.
+    """Split `ADDR:OBJECT` at the first colon outside of an instance key; "" without an object. Example:
+    `nexus_rack.r["a:b"]:vm-1` is split before `vm-1`. A quoted character after a backslash ends no key.
     """
     is_quoted = is_escaped = False
     for index, character in enumerate(text):

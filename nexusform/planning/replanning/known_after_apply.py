@@ -130,10 +130,9 @@ def check_output(
 
 
 def is_consistent_with_plan(planned: Any, actual: Any, value_type: Type = DYNAMIC) -> bool:
-    """Return whether the known parts of a planned value match the actual one: [1, unknown] may become [1, 2].
-
-    An actual set may be smaller, because unknown elements may turn out equal to others. A number or bool may become
-    its text in an argument of type string: 1 matches "1".
+    """Return whether the known parts of a planned value match the actual one: [1, unknown] may become [1, 2]. An actual
+    set may be smaller, because unknown elements may turn out equal to others. A number or bool may become its text in
+    an argument of type string: 1 matches "1".
     """
     if planned is UNKNOWN:
         return True
@@ -156,10 +155,9 @@ def is_consistent_with_plan(planned: Any, actual: Any, value_type: Type = DYNAMI
 
 
 def _is_consistent_set(planned: Sequence[Any], actual: Sequence[Any], element: Type) -> bool:
-    """Return whether an actual set may be the result of a planned one with unknown elements.
-
-    Each known element must be in the actual set. Every other actual element must match an unknown one, and an unknown
-    element becomes at most one of them: {1, unknown} may become {1} or {1, 2}, but not {2} or {1, 2, 3}.
+    """Return whether an actual set may be the result of a planned one with unknown elements. Each known element must be
+    in the actual set. Every other actual element must match an unknown one, and an unknown element becomes at most one
+    of them: {1, unknown} may become {1} or {1, 2}, but not {2} or {1, 2, 3}.
     """
     unknown_count = 0
     known_positions: set[int] = set()  # of the actual elements that match a known one

@@ -289,10 +289,9 @@ class _SiteActionOrder:
         self._down = {name for name, machine in self._site.machines.items() if not machine.is_healthy}  # now
 
     def build_order(self) -> tuple[list[MachineActionRequest], list[Diagnostic]]:
-        """Return the actions in a safe order, and the errors. An action follows its dependencies.
-
-        The safe action of the lowest rank is next. If none is safe, each action that could be next gets an error, and
-        all remaining actions follow the ordered ones.
+        """Return the actions in a safe order, and the errors. An action follows its dependencies. The safe action of
+        the lowest rank is next. If none is safe, each action that could be next gets an error, and all remaining
+        actions follow the ordered ones.
         """
         ordered: list[MachineActionRequest] = []
         remaining = list(self._requests)
@@ -331,7 +330,6 @@ class _SiteActionOrder:
 
     def _check_management_servers(self, machine: Machine) -> str:
         """Return the problem of an action on a machine that is a management server; "" for none or another role.
-
         Microsoft requires that enough of the other management servers are healthy: all, half or three quarters.
         """
         if _MANAGEMENT_ROLES.isdisjoint(machine.roles):

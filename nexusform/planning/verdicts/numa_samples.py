@@ -138,7 +138,6 @@ def iterate_fitting_samples(
     sites: Mapping[str, SitePlan], unplaced: Iterable[PoolShortage], sample_count: int | None
 ) -> Iterator[SplitChoice]:
     """Yield the samples with capacity for every VM of this plan. A sample is a layout of existing VMs in NUMA cells.
-
     Random samples (numbers) come first, then the two fixed rules PACKED and SPREAD. The layouts with maximum capacity
     per machine come last.
     """

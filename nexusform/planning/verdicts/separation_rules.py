@@ -299,9 +299,8 @@ def _has_shared_location(groups: Sequence[Sequence[GroupMember]], scope: str, ou
 def _find_violations(
     groups: Sequence[Sequence[GroupMember]], scope: str, outcome: Outcome | None, seed: int | None
 ) -> tuple[SeparationViolation, ...]:
-    """Return a violation for each location (of a rule's scope, such as a rack) with members of several groups.
-
-    Members are at their planned placements, or at those of one sample: its `outcome` and `seed`, else None.
+    """Return a violation for each location (of a rule's scope, such as a rack) with members of several groups. Members
+    are at their planned placements, or at those of one sample: its `outcome` and `seed`, else None.
     """
     members_at: dict[Location, list[tuple[int, GroupMember]]] = {}  # with the index of their group
     for index, group in enumerate(groups):

@@ -197,10 +197,9 @@ def check_duplicate_names(objects: Iterable[vm_objects.VmObject]) -> Iterator[Di
 def _index_prior_offers_by_machine(
     instances: Mapping[Address, Instance], types: Mapping[str, ResourceType]
 ) -> dict[tuple[str, str], str]:
-    """Return for each machine before the plan the address of the resource to blame if the machine is lost.
-
-    The keys are site id and machine name. The resource is the rack or machine offering it. If that stays and only its
-    site is removed, it is the site.
+    """Return for each machine before the plan the address of the resource to blame if the machine is lost. The keys are
+    site id and machine name. The resource is the rack or machine offering it. If that stays and only its site is
+    removed, it is the site.
     """
     inventory = build_object_inventory(((address, instance.prior) for address, instance in instances.items()), types)
     sites, _ = build_sites(inventory)

@@ -322,10 +322,9 @@ def _build_unknown_zones_problem(
 
 
 def check_system_pools(objects: Sequence[VmObject]) -> Iterator[Diagnostic]:
-    """Check that each cluster has a System pool (agent pool of mode System) at all times, as Azure requires.
-
-    A change that re-creates the VMs of a pool deletes and creates the pool. For the only System pool, this is an error.
-    A plan that leaves a cluster without any System pool gets a warning. New and replaced clusters are not checked.
+    """Check that each cluster has a System pool (agent pool of mode System) at all times, as Azure requires. A change
+    that re-creates the VMs of a pool deletes and creates the pool. For the only System pool, this is an error. A plan
+    that leaves a cluster without any System pool gets a warning. New and replaced clusters are not checked.
     """
     # The numbers of System pools by cluster.
     before: Counter[str] = Counter()

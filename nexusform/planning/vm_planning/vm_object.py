@@ -213,10 +213,9 @@ class VmObject(Struct):
         self.request = replace(self.request, demand=demand, actions=actions)
 
     def keep_unselected_vms(self, find_trigger: Callable[[str], str]) -> None:
-        """Keep the VMs of an object that -target or -exclude leaves out, but record losses of machines.
-
-        `find_trigger` returns what this plan does to a machine, such as "machine_removed", or "". An evacuated
-        machine still exists, so its VMs stay.
+        """Keep the VMs of an object that -target or -exclude leaves out, but record losses of machines. `find_trigger`
+        returns what this plan does to a machine, such as "machine_removed", or "". An evacuated machine still exists,
+        so its VMs stay.
         """
         self.keep_all_vms(self.request.demand)
         losses: dict[VmKey, str] = {}
@@ -335,7 +334,6 @@ def compute_vm_actions(
 
 def _find_removals(prior_keys: Iterable[VmKey], demand: VmDemand, common_trigger: str) -> dict[VmKey, str]:
     """Return the VMs before the plan that the demand does not include, each with the trigger (reason) of its removal.
-
     `common_trigger` is a trigger for all VMs, such as "cluster_replaced", or "". Without it, a VM is removed with its
     whole pool, or by a scale-in.
     """

@@ -163,9 +163,8 @@ class _VmPlanner:
             place_unmanaged_vms(site, managed_names)  # those observed under a managed name are left out
 
     def decide_actions(self, instances: Sequence[Instance], evaluation: Evaluation) -> None:
-        """Decide the actions on the VMs of all instances, such as to keep, create or remove them.
-
-        Pools with a resource of their own come last, since the replacement of their cluster replaces them, too.
+        """Decide the actions on the VMs of all instances, such as to keep, create or remove them. Pools with a resource
+        of their own come last, since the replacement of their cluster replaces them, too.
         """
         self.context.hints.add_objects(self.objects.values())  # possible targets of placement hints
         clusters = [item for item in instances if item.type.kind is PlanningKind.CLUSTER and not item.is_removed]

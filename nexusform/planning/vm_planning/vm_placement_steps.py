@@ -206,9 +206,8 @@ def restore_vm_locations(vm_object: VmObject) -> None:
 
 
 def place_recreated_vms(vm_object: VmObject, context: VmContext) -> None:
-    """Place the VMs to re-create, except those restored at their location.
-
-    First come the VMs with the old VM removed already. Those of a Kubernetes upgrade follow, in batches per pool.
+    """Place the VMs to re-create, except those restored at their location. First come the VMs with the old VM removed
+    already. Those of a Kubernetes upgrade follow, in batches per pool.
     """
     recreations = vm_object.request.actions.recreations
     upgraded_vms: dict[str, list[_RequestedVm]] = {}  # by pool
@@ -227,10 +226,9 @@ def place_recreated_vms(vm_object: VmObject, context: VmContext) -> None:
 
 
 def _replace_in_batches(vm_object: VmObject, pool_vms: Sequence[_RequestedVm], context: VmContext) -> None:
-    """Replace VMs of one pool batch by batch.
-
-    Without surge, the old VMs of a batch are released first and make room for the new ones. With surge, they are
-    released after the new ones are placed. An old VM without a successor keeps its machine.
+    """Replace VMs of one pool batch by batch. Without surge, the old VMs of a batch are released first and make room
+    for the new ones. With surge, they are released after the new ones are placed. An old VM without a successor keeps
+    its machine.
     """
     pool = pool_vms[0].pool  # of all of them
     for start in range(0, len(pool_vms), pool.batch_size):
@@ -252,9 +250,8 @@ def place_new_vms(vm_object: VmObject, context: VmContext) -> None:
 
 
 def _place_vm(vm_object: VmObject, vm: _RequestedVm, context: VmContext, *, last_resort: str | None = None) -> None:
-    """Place a VM on its pinned machine or by the placement rule, or record that it fits nowhere.
-
-    `last_resort` is the machine of a VM to re-create: it returns there only if no other machine fits.
+    """Place a VM on its pinned machine or by the placement rule, or record that it fits nowhere. `last_resort` is the
+    machine of a VM to re-create: it returns there only if no other machine fits.
     """
     pool, site = vm.pool, vm_object.request.site
     assert site is not None, "a demand without its site is invalid"
@@ -306,7 +303,6 @@ def _record_placement(vm_object: VmObject, vm: _RequestedVm, handle: int, placem
 
 def build_group_hints(vm_object: VmObject, pool: PoolDemand) -> list[Hint]:
     """Return the placement groups of a pool as hints: the machines and racks to prefer, or avoid, for its next VM.
-
     Affinity prefers the locations of all VMs of the group so far. Anti-affinity avoids those with the maximum number of
     its VMs. A group without a placed VM, or for a whole site, gives no hint.
     """

@@ -58,7 +58,6 @@ def prepare_sort_keys(keys: Iterable[RankingKey], usage: Usage, demand: Demand) 
 
 def prepare_packed_sort_keys(keys: Iterable[RankingKey], usage: Usage, demand: Demand) -> PackedSortKeys:
     """Build the figures of each key for a demand and pack them into one whole number: numbers compare like the keys.
-
     Each key has a fixed number of bits, the first key the highest ones. With keys of 4 bits, the figures 3 and 1 become
     3 << 4 | 1. A key without figures is inactive: its bits are 0.
     """

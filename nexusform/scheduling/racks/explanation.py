@@ -235,10 +235,9 @@ class MachineRanking:
         self._machines = _FigureCache(demand_rules.prepare_sort_keys(self._site.profile.machine_keys, usage, demand))
 
     def find_best_excluding(self, excluded: Collection[str] = ()) -> TiedMachines:
-        """Return the best machines except the excluded ones. A split is a possible NUMA layout of existing VMs.
-
-        A machine is best in some split if no machine that fits in every split outranks it. It is best in all splits if
-        it fits in each of them, and no machine that may fit outranks it.
+        """Return the best machines except the excluded ones. A split is a possible NUMA layout of existing VMs. A
+        machine is best in some split if no machine that fits in every split outranks it. It is best in all splits if it
+        fits in each of them, and no machine that may fit outranks it.
         """
         fitting = self._remove_excluded_machines(self._fitting, excluded)
         if len(self._always_fitting) == len(self._fitting):  # no machine depends on its split

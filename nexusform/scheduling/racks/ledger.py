@@ -116,9 +116,8 @@ class Ledger:
         return ledger
 
     def _get_writable_counts(self, counts: dict[_Owner, OwnerVmCounts], owner: _Owner) -> OwnerVmCounts:
-        """Return the counts of a cluster or pool (an entry of `counts`) to be changed.
-
-        After `copy`, two ledgers share their counts. The first change in either of them replaces them by a copy there.
+        """Return the counts of a cluster or pool (an entry of `counts`) to be changed. After `copy`, two ledgers share
+        their counts. The first change in either of them replaces them by a copy there.
         """
         tally = counts.get(owner, NO_VMS)
         if id(tally) not in self._own:

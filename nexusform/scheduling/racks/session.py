@@ -160,9 +160,8 @@ class PoolPlacementSession:
 
 
 def _build_machine_selection(capacities: list[int], steps: CapacitySteps, passes: Passes | None) -> Passing:
-    """Build a function to select machines from sorted entries: one more VM fits on them, and they pass the filters.
-
-    An entry has the machine number in its lowest bits (INDEX_MASK), below its sort key. `capacities` has the capacity
+    """Build a function to select machines from sorted entries: one more VM fits on them, and they pass the filters. An
+    entry has the machine number in its lowest bits (INDEX_MASK), below its sort key. `capacities` has the capacity
     number of each machine, and `steps` the effect of one more VM on a capacity, None if it does not fit.
     """
     if passes is None:

@@ -74,10 +74,9 @@ class CellSplits:
         self.legal_splits: tuple[FreeCells, ...] = tuple(sorted(self._layers[-1])) if self.is_known else ()
 
     def _enumerate(self) -> Iterator[_Layer]:
-        """Yield the splits of no VM, of the first VM, of the first two, and so on. End early if there are too many.
-
-        A layer has all splits of as many VMs. Each split has its predecessor (without the last VM) and the cells of
-        the last VM, so an assignment can be read backwards from any split.
+        """Yield the splits of no VM, of the first VM, of the first two, and so on. End early if there are too many. A
+        layer has all splits of as many VMs. Each split has its predecessor (without the last VM) and the cells of the
+        last VM, so an assignment can be read backwards from any split.
         """
         layer: _Layer = {self._base: (self._base, ())}
         yield layer
@@ -114,10 +113,9 @@ class CellSplits:
         return tuple(cells)
 
     def sample_cells(self, prefix: str, vm_names: Iterable[str]) -> tuple[Cells, ...] | None:
-        """Return the cells of each share in a random split; None without a split, or if none is found.
-
-        Random: the split with the lowest digest of `prefix` (it has the number of the sample) and the split as text.
-        `vm_names` are in the order of `shares`. They are read only if there are too many splits to enumerate.
+        """Return the cells of each share in a random split; None without a split, or if none is found. Random: the
+        split with the lowest digest of `prefix` (it has the number of the sample) and the split as text. `vm_names` are
+        in the order of `shares`. They are read only if there are too many splits to enumerate.
         """
         if not self.is_known:  # search one assignment, with VMs and cells in the order of their digests
             vm_digests = [_compute_digest(f"{prefix}{name}") for name in vm_names]
