@@ -302,8 +302,8 @@ def _build_read_request(open_intent: OpenStepIntent) -> ReadRequest:
 
 
 def _merge_provider_note(instance: InstanceState | None, intent: Intent, answer: ReadResult) -> InstanceState | None:
-    """Return the instance with the note of the provider's answer. After a failed create it is tainted instead: the next
-    plan replaces it, so its note is not needed.
+    """Return the instance with the private note of the provider's answer. After a failed create it is tainted instead:
+    the next plan replaces it, so its note is not needed.
     """
     current = get_current_object(instance)
     if current is None:  # the object does not exist

@@ -95,7 +95,7 @@ class PlanInventory(Struct):
 
 
 def add_observed_facts(attributes: Mapping[str, Any], note: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """Return the attributes of a rack or machine with the observed facts of its note, for the inventory."""
+    """Return the attributes of a rack or machine with the observed facts of its private note, for the inventory."""
     return {**attributes, OBSERVED_KEY: note[OBSERVED_KEY]} if note and note.get(OBSERVED_KEY) else attributes
 
 

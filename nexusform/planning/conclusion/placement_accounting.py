@@ -108,7 +108,7 @@ def _add_object_to_totals(
         row_counts.add_row_to_counts(row)
     existing, added = row_counts.existing, row_counts.added  # names with a row: those before the plan, new ones
     if change.action is Action.FORGET:
-        # Forgotten objects leave the state, even those losing their machine.
+        # The state forgets (no longer manages) all of them, even those losing their machine.
         row_counts.removed += row_counts.lost_names
     totals.update(row_counts.totals)
     totals["comes"] += added.total()

@@ -76,7 +76,9 @@ def _find_pool_trigger(vm_object: VmObject, pool: PoolDemand) -> str:
 def _build_upgrade(
     first_object: VmObject, trigger: str, pools: Iterable[PoolNodeRecreation], all_obstacles: Sequence[DrainObstacles]
 ) -> Upgrade:
-    """Build the record of the re-created pools of one cluster. `all_obstacles` are those to draining their nodes."""
+    """Build the record of the pools of one cluster re-created for one reason (`trigger`). `all_obstacles` are those to
+    draining their nodes.
+    """
     before = after = ""  # versions, only for a Kubernetes upgrade
     if trigger == ROLLING:
         before = first_object.prior.demand.version or ""
@@ -174,8 +176,8 @@ class _ScaleInPools:
         has_own_scale_in = len(other_pools) < len(pools)
         excluded = own_name if has_own_scale_in else ("", "")  # none is excluded: such pools share one cached outcome
         outcome = self._place_with_remaining_vms(site, other_pools, excluded)
-        own_tokens = vm_object.placements.tokens  # of the VMs placed by this plan: they identify them in the outcome
-        if all(outcome.get(own_tokens[key]) is not None for key in pool.keys if key in own_tokens):  # all fit
+        handles = vm_object.placements.placed_handles  # of the VMs placed by this plan
+        if all(outcome.get(handles[key]) is not None for key in pool.keys if key in handles):  # all fit
             return ()
         return tuple(f"{other_object.prior.demand.cluster}/{prior.pool}" for other_object, prior in other_pools)
 

@@ -50,7 +50,9 @@ def compute_machine_use(vm_object: VmObject) -> UsedMachines:
         if vm_object.is_released_early(key):
             freed_early.add((vm_object.prior.site_id, placement.machine))
     request = vm_object.request
-    allocated = {(request.demand.site_id, vm_object.get_placement(key).machine) for key in vm_object.placements.tokens}
+    allocated = {
+        (request.demand.site_id, vm_object.get_placement(key).machine) for key in vm_object.placements.placed_handles
+    }
     offering_addresses: set[str] = set()
     evacuated_addresses: set[str] = set()
     if request.site is not None:
@@ -308,12 +310,12 @@ def _get_machine_of_placement(placement: Placement | None) -> str:
 
 
 def _map_placed_vms(site: SitePlan, objects: Mapping[Address, VmObject]) -> dict[Hashable, tuple[Address, str]]:
-    """Return the VMs placed on a site by token (handle): the address of their object, and their machine."""
+    """Return the VMs placed on a site by handle, the token of their operation: object (address) and machine."""
     placed_vms: dict[Hashable, tuple[Address, str]] = {}
     for address, vm_object in objects.items():
         if vm_object.request.site is site:
-            for key, token in vm_object.placements.tokens.items():
-                placed_vms[token] = (address, vm_object.get_placement(key).machine)
+            for key, handle in vm_object.placements.placed_handles.items():
+                placed_vms[handle] = (address, vm_object.get_placement(key).machine)
     return placed_vms
 
 

@@ -199,7 +199,9 @@ def _add_dependent_waits(graph: StepGraph, prior: PriorState, step_order: StepOr
 
 
 def _add_used_object_waits(graph: StepGraph, uses: _UsedObjectIndex, step_order: StepOrder) -> None:
-    """Add waits for used objects, and of a destroy for former users. A domain may order two objects differently."""
+    """Let each create or update wait for the objects it uses, and each destroy for the former users of its object. A
+    domain may order two objects differently.
+    """
     for change in graph.changes:
         apply_step = graph.apply_step.get(change.address)
         if apply_step is not None:

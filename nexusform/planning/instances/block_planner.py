@@ -184,7 +184,9 @@ class BlockPlanner:
         return self._build_prior_instance(address, block, ActionDecision(planned=planned))
 
     def build_deleted_instance(self, address: Address, reason: str) -> Instance:
-        """Build an instance to delete. With deposed objects only, it is a no-op. A machine action is forgotten."""
+        """Build an instance to delete. With deposed objects only, it is a no-op. A machine action only leaves the
+        state, because it is no object on the site.
+        """
         prior = self.prior.get_object(address)
         is_action = self.request.registries.resource_types[address.type].kind is PlanningKind.MACHINE_ACTION
         action = Action.FORGET if is_action else Action.DELETE
@@ -192,7 +194,9 @@ class BlockPlanner:
         return self._build_prior_instance(address, None, decision, self.prior.get_deposed(address))
 
     def build_removed_instance(self, address: Address, reason: str, block: ResourceBlock | None) -> Instance:
-        """Build an instance without a configuration; `destroy = false` in its `block` or in the state forgets it."""
+        """Build an instance without a configuration. It is deleted, or with `destroy = false` in its `block` or in the
+        state only forgotten: its object keeps running.
+        """
         prior = self.prior.get_object(address)
         if prior is None:  # it has deposed objects only
             return self.build_deleted_instance(address, reason)
@@ -484,7 +488,9 @@ def find_instances_without_block(blocks: BlockPlanner) -> InstancesWithoutBlock:
 
 
 def _build_instance_without_block(blocks: BlockPlanner, address: Address) -> Instance:
-    """Build a prior instance without a block: unchanged if it is not selected, else removed, forgotten or deleted."""
+    """Build a prior instance without a block. It is unchanged if it is not selected. Else it is deleted, or forgotten:
+    its object keeps running.
+    """
     from nexusform.planning.preparation.moves import is_object_kept
 
     if not blocks.selection.has(address):

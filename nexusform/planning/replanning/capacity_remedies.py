@@ -357,7 +357,7 @@ def _build_zone_remedy(pools: Sequence[PoolShortage], new_zones: Sequence[str], 
 
 
 def count_moved_vms(plan: Plan, *triggers: str) -> int:
-    """Count the existing VMs that a plan places elsewhere for one of these triggers."""
+    """Count the existing VMs that a plan places elsewhere for one of these reasons, such as "zones_changed"."""
     return sum(row.action is PlacementAction.MOVE and row.trigger in triggers for row in plan.placements)
 
 

@@ -79,7 +79,7 @@ class SitePlan(Struct):
         return [operation.demand for operation in self.operations if isinstance(operation, PlaceOperation)]
 
     def find_machine_trigger(self, machine: str) -> str:
-        """Return the trigger to re-create a VM on this machine, "" if it may stay."""
+        """Return the reason (trigger) to re-create the VMs of a machine, "" if they may stay."""
         if machine not in self.machines:
             return "machine_removed"
         if machine in self.evacuating_machines:

@@ -194,13 +194,15 @@ def build_destroy_context(blocks: BlockPlanner) -> VmContext:
 
 
 def _build_machine_lookup(blocks: BlockPlanner) -> Callable[[str, str], bool]:
-    """Return a check for machines (site, name) in state not forgotten by this plan. Its first call reads the state."""
+    """Return a check for machines (site, name) in state that this plan does not remove from it without a destroy. Its
+    first call reads the state.
+    """
     list_machines_once = cache(partial(_list_recorded_machines, blocks))
     return lambda site_id, machine: (site_id, machine) in list_machines_once()
 
 
 def _list_recorded_machines(blocks: BlockPlanner) -> frozenset[tuple[str, str]]:
-    """Return the machines (site, name) in state not forgotten by this plan."""
+    """Return the machines (site, name) in state, without those of forgotten objects: they are no longer managed."""
     forgotten = {candidate.address for candidate in blocks.instances.values() if candidate.action is Action.FORGET}
     objects = blocks.prior.state.list_current_objects()
     recorded = [(address, current) for address, current in objects if address not in forgotten]

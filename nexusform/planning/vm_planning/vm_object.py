@@ -98,7 +98,7 @@ class RequestedVms(Struct, frozen=True):
 
 class PlannedVmPlacements(Struct, frozen=True):
     """Placements of VMs, filled VM by VM by vm_placement_steps.py alone. `reservations` is the capacity used by VMs of
-    before: site and handle. `vms` are the VMs after the plan, `tokens` the handles of those it placed itself,
+    before: site and handle. `vms` are the VMs after the plan, `placed_handles` the handles of those it placed itself,
     `failures` those without capacity, `pool_shortages` the exhausted pools, `binding_hints` the hard hints
     behind failures. `explanations` are the requested decisions, `pin_rejections` the reasons against pinned
     VMs. `relocated` are unchanged VMs with a new rack or zone of their machine. `restored` are those
@@ -107,7 +107,7 @@ class PlannedVmPlacements(Struct, frozen=True):
 
     reservations: dict[VmKey, tuple[SitePlan, int]] = field(default_factory=dict)
     vms: dict[VmKey, PlacedVm] = field(default_factory=dict)
-    tokens: dict[VmKey, int] = field(default_factory=dict)
+    placed_handles: dict[VmKey, int] = field(default_factory=dict)
     failures: dict[VmKey, NoFitReason] = field(default_factory=dict)
     pool_shortages: dict[str, NoFitReason] = field(default_factory=dict)
     binding_hints: list[HardHint] = field(default_factory=list)
@@ -197,11 +197,13 @@ class VmObject(Struct):
         return [name for key, name in self.requested_names.items() if key in self.placements.failures]
 
     def get_left_machines(self) -> dict[str, str]:
-        """Return the machines left by VMs placed again, by VM name: missing, evacuated or unhealthy machines."""
+        """Return the machines left by VMs placed again because of their machine, by VM name. The machine is missing or
+        evacuated, or the user re-places the VM (HEAL).
+        """
         hardware_triggers = (MACHINE_REMOVED, MACHINE_EVACUATED, HEAL)
         return {
             self.placements.vms[key].name: self.prior.existing[key].placement.machine
-            for key in self.placements.tokens
+            for key in self.placements.placed_handles
             if key in self.prior.existing and self.get_trigger(key) in hardware_triggers
         }
 
@@ -229,7 +231,9 @@ class VmObject(Struct):
         self.request = replace(self.request, actions=replace(self.request.actions, unchanged=unchanged, losses=losses))
 
     def forget(self, trigger: str, find_trigger: Callable[[str], str]) -> None:
-        """Forget the object; its VMs keep running. VMs without their machine are lost."""
+        """Forget the object for the reason `trigger`: its VMs keep running, unmanaged. `find_trigger` returns what the
+        plan does to a machine: VMs on a removed or replaced one are lost.
+        """
         before = self.prior
         actions = VmActions(forgets=dict.fromkeys((*before.existing, *before.unplaced), trigger))
         for key, vm in before.existing.items():
@@ -251,8 +255,8 @@ class VmObject(Struct):
         return [vm.name for vm in self.list_placed_vms()]
 
     def list_newly_placed(self) -> list[tuple[str, str]]:
-        """Return the names and triggers of the VMs placed by this plan, in order of placement."""
-        return [(self.placements.vms[key].name, self.get_trigger(key)) for key in self.placements.tokens]
+        """Return the names and reasons (triggers) of the VMs placed by this plan, in order of placement."""
+        return [(self.placements.vms[key].name, self.get_trigger(key)) for key in self.placements.placed_handles]
 
     def list_vms(self) -> Sequence[PlacedVm]:
         """Return every VM after the plan; while the demand is unknown (NO_DEMAND) all prior VMs."""
@@ -361,7 +365,7 @@ def _add_action_for_missing_vm(
 
 
 def find_changed_argument(prior: PoolDemand | None, pool: PoolDemand) -> str:
-    """Return the first changed argument of the pool in order of precedence, or ""."""
+    """Return the first changed argument that re-creates the VMs of the pool, in order of precedence, or ""."""
     if prior is None:  # a new pool
         return ""
     prior_values = dict(prior.triggers)
@@ -394,7 +398,9 @@ def record_previous_machines(
     placed_names: Collection[str],  # of the VMs placed by this plan
     present: Collection[str],  # names of all VMs after it
 ) -> dict[str, Any] | None:
-    """Return the note with the machines left by VMs: those of this plan, and earlier ones of VMs not placed again."""
+    """Return the private note of an object with the machines left by its VMs: those of this plan, and earlier ones of
+    VMs not placed again.
+    """
     earlier_machines = {
         name: machine
         for name, machine in _read_left_machines(note).items()
@@ -409,13 +415,15 @@ def get_previous_machine(private: Mapping[str, Any] | None, name: str) -> str:
 
 
 def _read_left_machines(private: Mapping[str, Any] | None) -> dict[str, str]:
-    """Return the left machines in a note, ignoring invalid entries: state may have been edited."""
+    """Return the machines left by VMs in a private note, by name of the VM. Invalid entries are ignored: users may edit
+    the state.
+    """
     entries = get_mapping(private, LEFT_KEY)
     return {name: machine for name, machine in entries.items() if isinstance(machine, str)}
 
 
 def find_placement_origin(private: Mapping[str, Any] | None, name: str) -> tuple[str, int] | None:
-    """Return the trigger and serial of a VM's placement; None if unknown."""
+    """Return the reason (trigger) of a VM's placement and the serial of the state then; None if unknown."""
     for serial, trigger, names in reversed(_read_placed_entries(private)):
         if name in names:
             return trigger, serial
@@ -430,7 +438,9 @@ def rank_names_by_age(private: Mapping[str, Any] | None) -> dict[str, int]:
 
 
 def _read_placed_entries(note: Mapping[str, Any] | None) -> list[tuple[int, str, list[str]]]:
-    """Return the valid placement entries (serial, trigger, VM names) of an object's note: users may edit the state."""
+    """Return the valid placement entries of an object's private note, as users may edit it. An entry has the serial of
+    the state, the reason (trigger) and the names of the VMs placed then.
+    """
     valid_entries: list[tuple[int, str, list[str]]] = []
     for entry in get_list(note, PLACED_KEY):
         match entry:

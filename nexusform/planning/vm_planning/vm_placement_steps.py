@@ -77,7 +77,9 @@ def find_moved_vms(existing: Mapping[VmKey, PlacedVm], recorded: Iterable[Placed
 
 
 def decide_actions(vm_object: VmObject, demand: VmDemand, context: VmContext) -> None:
-    """Decide which VMs are removed, re-created or new; the others stay. NO_DEMAND: the instance is removed."""
+    """Decide which VMs are removed, re-created or new; the others stay. The demand is NO_DEMAND if the instance is
+    removed. The VMs of a forgotten instance keep running, unmanaged.
+    """
     if vm_object.instance.action is Action.FORGET:
         vm_object.forget(_find_common_trigger(vm_object), build_machine_trigger_finder(context, vm_object))
         return
@@ -102,12 +104,14 @@ def decide_actions(vm_object: VmObject, demand: VmDemand, context: VmContext) ->
 
 
 def build_machine_trigger_finder(context: VmContext, vm_object: VmObject) -> Callable[[str], str]:
-    """Return a function from a machine name to the trigger to move an object's VMs from there, "" to keep them."""
+    """Return a function from a machine name to the reason (trigger) to move an object's VMs away, "" to keep them."""
     return partial(_find_machine_trigger, context, vm_object.prior.site_id)
 
 
 def _find_machine_trigger(context: VmContext, site_id: str, machine: str) -> str:
-    """Return the trigger to move the VMs of a machine, "" to keep them."""
+    """Return the reason (trigger) to move the VMs of a machine, "" to keep them. MACHINE_FORGOTTEN: it keeps running,
+    but nexusform no longer manages it.
+    """
     site = context.sites.get(site_id)
     trigger = MACHINE_REMOVED  # with its whole site
     if site is not None:
@@ -289,7 +293,7 @@ def _place_vm(vm_object: VmObject, vm: _RequestedVm, context: VmContext, *, last
 
 def _record_placement(vm_object: VmObject, vm: _RequestedVm, handle: int, placement: Placement) -> None:
     """Record the location of a VM placed by this plan, and its handle at the scheduler of the site."""
-    vm_object.placements.tokens[vm.key] = handle
+    vm_object.placements.placed_handles[vm.key] = handle
     vm_object.placements.vms[vm.key] = PlacedVm(
         pool=vm.pool.pool,
         number=vm.number,

@@ -68,7 +68,7 @@ class RackScheduler:
 
     def copy(self, sample: int | None = None, split_choice: SplitChoice | None = None) -> RackScheduler:
         """Return an independent copy, with the number of a sample or another choice of NUMA layouts if given."""
-        self._close_session()  # its counts are valid only until the ledger is copied
+        self._close_session()  # of successive VMs of a pool: its counts are valid only until the ledger is copied
         ledger = self._ledger.copy()
         if split_choice is not None and split_choice != self.split_choice:
             for unknown_vms in ledger.unknown_cells.values():
@@ -404,7 +404,7 @@ class RackScheduler:
 
     def _choose_missing_splits(self) -> None:
         """Choose the layouts of VMs in unknown NUMA cells before capacities are read: the chosen layout may leave more
-        capacity. Closes the session, because it keeps old capacities.
+        capacity. Close the session (for successive VMs of a pool), because it keeps old capacities.
         """
         self._close_session()
         for machine in self._ledger.choose_cell_splits(self.split_choice):
