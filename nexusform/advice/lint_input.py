@@ -160,8 +160,7 @@ class LintInput(Struct, frozen=True):
         return tuple(pool for pool in self.pools if pool.site_id == site_id)
 
 
-# Maximum number of items in a sentence of advice.
-MAXIMUM_ITEMS: Final = 6
+MAXIMUM_ITEMS: Final = 6  # maximum number of items in a sentence of advice
 
 
 def build_finding(rule: str, detail: str, pool: LintPool, subject: Span | None = None, *, summary: str) -> Diagnostic:

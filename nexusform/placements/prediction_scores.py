@@ -206,8 +206,7 @@ def compute_score(record: PredictionRecord) -> PredictionRecordScore | None:
     total, certain = ShareClassScore(), ShareClassScore()
     for key, score in record.items():
         subject, share_class = key
-        # Ties are counted apart: many are correct by chance.
-        if key == _STREAK or subject == TIE_PREDICTION:
+        if key == _STREAK or subject == TIE_PREDICTION:  # ties are counted apart: many are correct by chance
             continue
         total = total.add_score(score)
         if share_class == _CERTAIN_CLASS:

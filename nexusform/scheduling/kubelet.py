@@ -14,8 +14,7 @@ from msgspec import Struct, field
 from nexusform.scheduling.racks.vms import VmSku
 from nexusform.scheduling.sku_catalogue import compute_allocatable_cpus
 
-# kubelet does not start under a policy with more NUMA cells.
-MAX_CELLS: Final = 8
+MAX_CELLS: Final = 8  # kubelet does not start under a policy with more NUMA cells
 STORAGE: Final = "ephemeral-storage"
 HUGEPAGES: Final = "hugepages-"
 MIB: Final = 2**20

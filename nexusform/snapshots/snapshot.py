@@ -48,8 +48,7 @@ class VmOwnerKind(StrEnum):
 
 
 CLUSTER_TYPE: Final = "nexus_kubernetes_cluster"
-# Kinds of owners by resource type; other types own a group.
-_OWNER_KINDS: Final = {
+_OWNER_KINDS: Final = {  # kinds of owners by resource type; other types own a group
     CLUSTER_TYPE: VmOwnerKind.NKS,
     "nexus_agent_pool": VmOwnerKind.NKS,
     "nexus_virtual_machine": VmOwnerKind.VM,

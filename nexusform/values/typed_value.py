@@ -505,8 +505,7 @@ class Refinement(Struct, frozen=True):
 NO_REFINEMENT: Final = Refinement()
 NOT_NULL: Final = Refinement(not_null=True)
 
-# Letters and these characters may combine with following marks.
-_COMBINING: Final = frozenset("<>=")
+_COMBINING: Final = frozenset("<>=")  # letters and these characters may combine with following marks
 
 
 def build_prefix(prefix: str) -> Refinement:

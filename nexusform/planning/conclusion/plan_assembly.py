@@ -66,16 +66,14 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# Possible consequences of another error: racks cannot find a site with errors.
-_CONSEQUENCES = frozenset(
+_CONSEQUENCES = frozenset(  # possible consequences of another error: racks cannot find a site with errors
     {"unknown-site", "unknown-rack", "unknown-cluster", "unknown-availability-zone", UNKNOWN_PLACEMENT}
 )
 
 # Possible consequences of a rejected value, which everything else reads as unknown.
 _UNKNOWN_VALUES = frozenset({*UNKNOWN_REPETITION.values(), "data-source-argument-unknown", "unknown-vm-sku"})
 
-# Advice on placements is dropped if the plan has errors.
-_PLACEMENT_ADVICE = frozenset(
+_PLACEMENT_ADVICE = frozenset(  # advice on placements is dropped if the plan has errors
     kind for kind, remark in collect_diagnostic_traits().items() if remark.is_placement_advice
 )
 
@@ -417,7 +415,6 @@ def _validate_plan(
     all_diagnostics = [*diagnostics, *_check_vms(blocks, outcome)]
     forgotten = [instance for instance in instances.values() if instance.action is Action.FORGET]
     forgotten_hosts = [str(instance.address) for instance in forgotten if instance.type.add_to_inventory is not None]
-    # Errors, and pools without capacity.
     failures = placement_fit.collect_fit_failures(vms, blocks.outside_targets, forgotten_hosts)
     # A VM without capacity makes values unknown: an error about one is only a consequence.
     has_other_errors = has_errors(

@@ -72,10 +72,8 @@ def compute_machine_use(vm_object: VmObject) -> UsedMachines:
 
 
 Waits: TypeAlias = dict[int, set[int]]  # step -> steps it waits for
-# Larger groups of steps get a gate: many steps waiting for many would make n x m edges.
-GATE_ABOVE = 4
-# Samples in which another order of objects is tried; None is the plan itself.
-_ORDER_SAMPLES = (None, 0, 1, 2)
+GATE_ABOVE = 4  # larger groups of steps get a gate: many steps waiting for many would make n x m edges
+_ORDER_SAMPLES = (None, 0, 1, 2)  # samples in which another order of objects is tried; None is the plan itself
 
 
 class DraftStep(Struct):

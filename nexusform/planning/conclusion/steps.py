@@ -312,8 +312,7 @@ def _can_add_machine_capacity(before: Values | None, after: Values) -> bool:
     return any(before.get(name) != after.get(name) for name in compared_names)
 
 
-# Attributes of racks and machines: offered capacity, and closed machines.
-_OFFERED: Final = (
+_OFFERED: Final = (  # attributes of racks and machines: offered capacity, and closed machines
     "availability_zone",
     "detailed_status",
     "machine",

@@ -149,8 +149,7 @@ def find_move_cycles(statements: Sequence[MoveStatement]) -> list[list[MoveState
 
 def _index_earlier_statements(statements: Sequence[MoveStatement]) -> dict[int, list[int]]:
     """Return for each statement (its index) the indices of the statements to apply before it."""
-    # The start and end of each statement.
-    ends = [
+    ends = [  # the start and end of each statement
         (statement.build_endpoint(statement.source), statement.build_endpoint(statement.target))
         for statement in statements
     ]

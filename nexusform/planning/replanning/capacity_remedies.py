@@ -27,8 +27,7 @@ from nexusform.scheduling.sku_catalogue import CATALOGUES, NEWEST
 
 _Item = TypeVar("_Item")
 
-# Each trial is a whole plan with samples; bisection finds one of a thousand counts.
-MAXIMUM_TRIALS: Final = 10
+MAXIMUM_TRIALS: Final = 10  # each trial is a whole plan with samples; bisection finds one of a thousand counts
 
 
 def is_remedy_uncertain(numa_sampling: NumaSampling | None) -> bool:

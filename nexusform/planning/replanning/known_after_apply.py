@@ -346,8 +346,7 @@ def _evaluate_conditions_after_apply(
 
 
 _WRITTEN = frozenset({Action.CREATE, Action.UPDATE, Action.REPLACE, Action.REPLACE_CREATE_FIRST})
-# Write-only arguments by the address of their object.
-WriteOnlyValues: TypeAlias = Mapping[str, Mapping[str, Any]]
+WriteOnlyValues: TypeAlias = Mapping[str, Mapping[str, Any]]  # write-only arguments by the address of their object
 
 
 def evaluate_write_only(plan: Plan, request: PlanRequest) -> tuple[WriteOnlyValues, list[Diagnostic]]:

@@ -43,8 +43,7 @@ class HintTargets:
             machine = offer.machine
             self._hosts[f"{offer.rack_id}/{machine.name}"] = (frozenset({machine.name}), frozenset({machine.rack}))
         self._objects: dict[str, VmObject] = {}  # by id
-        # By the id of the hint target and the address of the hint owner.
-        self._hints_by_target: dict[str, dict[Address, list[_ConfiguredHint]]] = {}
+        self._hints_by_target: dict[str, dict[Address, list[_ConfiguredHint]]] = {}  # by id, then by owner of the hint
 
     def add_objects(self, objects: Iterable[VmObject]) -> None:
         """Add the VMs of `objects` as possible targets of hints, and their own hard hints by target."""
@@ -52,8 +51,7 @@ class HintTargets:
             values = vm_object.instance.argument_values
             if values is not None and not vm_object.instance.is_removed:
                 self._objects[vm_object.instance.type.build_id(values)] = vm_object
-                # Record the hard hints of an object by target, replacing its previous ones.
-                by_target: dict[str, list[_ConfiguredHint]] = {}
+                by_target: dict[str, list[_ConfiguredHint]] = {}  # its hard hints, in place of earlier ones
                 for index, hint in _iterate_hard_hints(values):
                     if isinstance(hint["resource_id"], str):
                         by_target.setdefault(hint["resource_id"], []).append((vm_object, index, hint))
@@ -328,8 +326,7 @@ def check_system_pools(objects: Sequence[VmObject]) -> Iterator[Diagnostic]:
     that re-creates the VMs of a pool deletes and creates the pool. For the only System pool, this is an error. A plan
     that leaves a cluster without any System pool gets a warning. New and replaced clusters are not checked.
     """
-    # The numbers of System pools by cluster.
-    before: Counter[str] = Counter()
+    before: Counter[str] = Counter()  # the numbers of System pools by cluster
     after: Counter[str] = Counter()
     for vm_object in objects:
         before[vm_object.prior.demand.owner] += sum(pool.is_system for pool in vm_object.prior_pools)

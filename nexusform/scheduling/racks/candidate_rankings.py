@@ -48,8 +48,7 @@ class NeutralRanking:
         return self._entries
 
 
-# Selects, from some entries, the items that fit the demand now.
-Passing = Callable[[list[int]], list[int]]
+Passing = Callable[[list[int]], list[int]]  # selects, from some entries, the items that fit the demand now
 
 
 class NeutralKeys(NamedTuple):

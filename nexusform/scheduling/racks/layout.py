@@ -54,8 +54,7 @@ class VmCounts(dict[int, int]):
         return VmCounts(self)
 
 
-# Figures by machine or rack number: a live list, live counts, or a function.
-Figures = list[int] | VmCounts | Figure
+Figures = list[int] | VmCounts | Figure  # figures by machine or rack number: a live list, live counts, or a function
 
 
 class OwnerVmCounts:
@@ -136,8 +135,7 @@ class Share(NamedTuple):
         return self._replace(disk=0, record="")
 
 
-# Number of the empty tuple of cells: the cells of a VM are unknown.
-UNKNOWN_CELLS: Final = 0
+UNKNOWN_CELLS: Final = 0  # number of the empty tuple of cells: the cells of a VM are unknown
 
 
 class CapacityTable:

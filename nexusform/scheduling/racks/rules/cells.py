@@ -42,7 +42,6 @@ def _build_cell_capacity_check(sku: VmSku) -> CapacityCheck:
         if fitting >= needed:  # it fits
             return None
         if needed == 1:
-            # Describe the shortage for a VM that needs one cell.
             max_cpus, max_memory = max(capacity.cpus, default=0), max(capacity.memory, default=0)
             if max_memory < sku.memory_mib:
                 return f"no cell of {sku.memory_gib:g} GiB left (most: {convert_to_gib(max_memory):g})"

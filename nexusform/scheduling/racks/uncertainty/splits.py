@@ -13,8 +13,7 @@ from typing import Final, NamedTuple, TypeAlias, TypeVar
 from nexusform.scheduling.racks.layout import FreeCapacity, Share
 from nexusform.scheduling.racks.vms import Interval, VmSku, convert_to_gib
 
-# Free resources of each cell: vCPUs and MiB.
-FreeCells: TypeAlias = tuple[tuple[int, int], ...]
+FreeCells: TypeAlias = tuple[tuple[int, int], ...]  # free resources of each cell: vCPUs and MiB
 Cells: TypeAlias = tuple[int, ...]
 
 
