@@ -115,7 +115,6 @@ def _build_rows(predictions: Iterable[PredictedVm]) -> Iterator[_RackVms]:
 
 def _build_row(members: Sequence[PredictedVm], ties: tuple[bool, list[str]] | None) -> _RackVms:
     """Build the compact row of VMs on one rack. They agree in everything except number, machine and its certainty.
-
     Differing figures form a column with one entry per VM. A column of equal entries becomes a single value. The
     machines "rack1-bm01" and "rack1-bm02" become the prefix "rack1-bm0" and the suffixes "1,2". `ties` holds whether
     the tied machines of the pool are certain, and their names, for its first row; None for the other rows.

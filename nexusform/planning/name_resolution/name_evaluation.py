@@ -273,11 +273,10 @@ class Evaluation:
         return self._cache[named_value.key]
 
     def _compute_long_chain(self, named_value: _LocalOrOutput) -> None:
-        """Evaluate a local or an output that may be at the end of a long chain of references.
-
-        Beyond the maximum depth, an exception names the deepest value. It is evaluated first, then its users again.
-        Example: `local.a` needs `local.b`, and so on to a value too deep, `local.z`. Then `local.z` is evaluated alone,
-        and `local.a` again, now with the value of `local.z` in the cache.
+        """Evaluate a local or an output that may be at the end of a long chain of references. Beyond the maximum depth,
+        an exception names the deepest value. It is evaluated first, then its users again. Example: `local.a` needs
+        `local.b`, and so on to a value too deep, `local.z`. Then `local.z` is evaluated alone, and `local.a` again, now
+        with the value of `local.z` in the cache.
         """
         pending = {named_value.key: named_value}  # each needs the one after it
         while pending:

@@ -68,11 +68,10 @@ class Selection(Struct, frozen=True):
 def build_selection(
     targets: Iterable[str], excludes: Iterable[str], replaces: Iterable[str], order: PlanningOrder
 ) -> tuple[Selection, list[Diagnostic]]:
-    """Parse the options, and return the selection with the problems of invalid or incompatible ones.
-
-    Targets include the blocks that they depend on, exclusions the blocks that depend on them. A target of a single
-    instance, such as T.N["a"], does not select the other instances of its block. An exclusion of a single instance
-    excludes no dependents. `replaces` are instances, or VMs to heal.
+    """Parse the options, and return the selection with the problems of invalid or incompatible ones. Targets include
+    the blocks that they depend on, exclusions the blocks that depend on them. A target of a single instance, such as
+    T.N["a"], does not select the other instances of its block. An exclusion of a single instance excludes no
+    dependents. `replaces` are instances, or VMs to heal.
     """
     problems: list[Diagnostic] = []
     target_patterns = _parse_patterns("-target", targets, order, problems)

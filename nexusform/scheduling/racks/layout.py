@@ -181,7 +181,6 @@ class CapacityTable:
 
     def apply_share(self, number: int, share: Share, cells: tuple[int, ...], sign: int) -> int:
         """Return the number of the capacity after a VM took (`sign` -1) or returned (+1) its share in each of `cells`.
-
         `number` is the position of the former capacity in `capacities`. vCPUs, memory and VFs change in each cell, disk
         once. A share may have a record, a text in the capacity while the VM runs. Of equal records, the last one is
         removed. Cells beyond those of the machine are ignored.
