@@ -51,9 +51,10 @@ class ApplyRecorder:
     """
 
     def __init__(self, backend: StateBackend, base: State, remaining: UnfinishedApply | None = None) -> None:
+        """Start from the state `base`. `remaining` is the rest of a plan with an apply that was interrupted."""
         self._backend = backend
         self._draft = StateDraft(base, remaining)
-        self._lines: list[bytes] = []
+        self._lines: list[bytes] = []  # records not written yet
         self.has_written = False  # whether a flush succeeded; no step starts before
 
     def get_state(self) -> State:

@@ -137,9 +137,10 @@ class _StepGraph(Struct):
         self._complete_dependency_of_steps(self.followers.pop(step, ()))
 
     def _complete_dependency_of_steps(self, steps: Iterable[int]) -> None:
+        """Let these steps wait for one step less. Those without a further wait are ready."""
         for step in steps:
             self.open_waits[step] -= 1
-            if not self.open_waits[step]:  # it waits for no further step
+            if not self.open_waits[step]:
                 heappush(self.ready, step)
 
     def list_dependents(self, step: int) -> list[int]:

@@ -135,7 +135,7 @@ def _build_member_check(name: str, member_type: Type) -> _Check:
 
 
 def _check_count_from_zero(value: Any, path: Path) -> Iterator[Problem]:
-    return _check_whole_number(path, value, 0, None)
+    return _check_whole_number(path, value, minimum=0, maximum=None)
 
 
 def _check_class(classes: tuple[type, ...], expected: str, value: Any, path: Path) -> Iterator[Problem]:

@@ -310,7 +310,7 @@ class _JsonWriter:
 
     def _reject_fraction(self, value: Any) -> Any:
         if is_fraction(value):
-            raise TypeError("a fraction")
+            raise TypeError("a fraction")  # `render` then writes the parts around it one by one
         return self._default(value)
 
 

@@ -261,10 +261,10 @@ class _StateReader:
     def __init__(self, schemas: Mapping[str, BlockSchema]) -> None:
         self.problems: list[Problem] = []
         self._schemas = schemas
-        self._modules: dict[str, ModulePath] = {}
-        self._objects: dict[Address, ObjectState] = {}
-        self._deposed: dict[Address, dict[str, ObjectState]] = {}
-        self._highest = 0  # creation number
+        self._modules: dict[str, ModulePath] = {}  # parsed addresses of module instances, by text
+        self._objects: dict[Address, ObjectState] = {}  # current objects
+        self._deposed: dict[Address, dict[str, ObjectState]] = {}  # deposed objects, then by deposed key
+        self._highest = 0  # highest creation number so far
 
     def read_state(self, document: dict[str, Any]) -> State | None:
         """Return the whole state; None if there are errors (then in `problems`)."""

@@ -140,6 +140,7 @@ class StateDraft:
     """
 
     def __init__(self, base: State, unfinished: UnfinishedApply | None = None) -> None:
+        """Start from the state `base`, and from the progress of an unfinished apply."""
         self._base = base
         self._tracker = _ApplyTracker()
         for record in unfinished.build_records() if unfinished is not None else ():

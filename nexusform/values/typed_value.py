@@ -232,6 +232,7 @@ class Value:
         marks: frozenset[str] = NO_MARKS,
         refinement: Refinement | None = None,
     ) -> None:
+        """Create a value. `raw` is a scalar, a tuple or dict of Values, None for null, or UNKNOWN."""
         self.type: Final = type
         self.raw: Final = raw
         self.marks: Final = marks
@@ -299,7 +300,7 @@ class Value:
 
     def _replace_marks(self, marks: frozenset[str]) -> Value:
         other = Value(self.type, self.raw, marks, self.refinement)
-        other._inner = self._inner
+        other._inner = self._inner  # traits of its parts, which stay
         return other
 
     @property

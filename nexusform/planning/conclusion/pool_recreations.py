@@ -151,11 +151,12 @@ class _ScaleInPools:
     """Pools with a scale-in of VMs chosen by the platform. With capacity for all of these VMs, any choice fits."""
 
     def __init__(self, objects: Iterable[VmObject]) -> None:
+        """Collect the pools that lose VMs by a scale-in, with the platform choosing which ones."""
         self._pools: dict[str, list[_Pool]] = {}  # by site id
         self._outcomes: dict[tuple[str, _Name], Mapping[Token, Placement | None]] = {}  # by site and excluded pool
         for vm_object in objects:
             for prior in vm_object.prior_pools:
-                if is_platform_scale_in(vm_object, prior):  # Azure chooses the VMs
+                if is_platform_scale_in(vm_object, prior):
                     self._pools.setdefault(vm_object.request.demand.site_id, []).append((vm_object, prior))
 
     def find_dependencies(self, vm_object: VmObject, pool: PoolDemand) -> tuple[str, ...]:

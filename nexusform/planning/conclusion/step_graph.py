@@ -99,6 +99,7 @@ class StepGraph:
     """
 
     def __init__(self, changes: Sequence[Change]) -> None:
+        """Start without steps. A step is named by its id, the index in `drafts`; a block by its address as text."""
         self.changes = changes
         self.drafts: list[DraftStep] = []
         self.apply_step: dict[Address, int] = {}  # the create or update of an object

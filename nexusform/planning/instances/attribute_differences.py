@@ -346,11 +346,11 @@ def _parse_trigger(expression: Expression, read_key: Callable[[Expression], Key]
     return TriggerReference(collection.type, collection.name, read_key(expression.key))
 
 
-def _convert_steps_to_path(steps: Iterable[Step]) -> Path:
+def _convert_steps_to_path(steps: Iterable[Step]) -> Path:  # `.a["b"][0]` becomes ("a", "b", 0)
     return tuple(step.name if isinstance(step, TraverseAttribute) else _get_key(step) for step in steps)
 
 
-def _get_key(step: TraverseIndex) -> str | int:
+def _get_key(step: TraverseIndex) -> str | int:  # a number may be 1.0
     return step.key if isinstance(step.key, str) else int(step.key)
 
 

@@ -29,7 +29,7 @@ class _Definition(Struct, frozen=True):
 
     @property
     def key(self) -> tuple[object, ...]:
-        return self.instance.path, self.expression.span
+        return self.instance.path, self.expression.span  # its identity
 
 
 class ValueOriginTracer:

@@ -28,6 +28,7 @@ class NeutralRanking:
     """Neutral ranking of some machines or racks."""
 
     def __init__(self, items: Sequence[int], key_of: Figure) -> None:
+        """Rank the items, numbers of racks or machines, by their keys: the lowest first."""
         self._items = frozenset(items)
         self._key_of = key_of
         self._entries = sorted(map(self.compute_entry, items))

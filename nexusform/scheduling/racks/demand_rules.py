@@ -184,6 +184,7 @@ class DemandRules:
     """Rules opened for one demand, beyond machine and capacity filters. As live as `usage`."""
 
     def __init__(self, ledger: Ledger, usage: Usage, demand: Demand, spread: RackSpread) -> None:
+        """Prepare the filters and ranking keys of the site for one demand. `usage` are the VMs that they count."""
         self.demand = demand
         self.usage = usage
         self.filters = prepare_filters(ledger, usage, demand)

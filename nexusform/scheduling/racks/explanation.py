@@ -41,6 +41,7 @@ class _ShortageContext:
 
     def can_host_when_empty(self, machine: int) -> bool:
         site = self._ledger.site
+        # A step is the effect of one more VM on a capacity, None if it does not fit.
         return site.is_open[machine] and self._steps[site.start_capacities[machine]] is not None
 
     def list_vms(self) -> Iterator[MachineVm]:
@@ -226,6 +227,7 @@ class MachineRanking:
     """
 
     def __init__(self, ledger: Ledger, demand: Demand, spread: RackSpread) -> None:
+        """Find the machines that fit in some and in all NUMA layouts, and prepare the keys to rank them."""
         self._site = ledger.site
         self._ledger = ledger
         self._demand = demand
@@ -283,7 +285,7 @@ class _FigureCache:
     """Ranking figures of racks or machines, each computed once."""
 
     def __init__(self, keys: Sequence[OpenKey]) -> None:
-        self._keys = [figure for _, figure in keys if figure is not None]
+        self._keys = [figure for _, figure in keys if figure is not None]  # None: 0 for every item
         self._known: dict[int, tuple[int, ...]] = {}
 
     def compute(self, item: int) -> tuple[int, ...]:

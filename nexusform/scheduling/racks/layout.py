@@ -16,6 +16,7 @@ class NumberedSite:
     """Machines and racks of one site, numbered from 0; every list is indexed by one of the two."""
 
     def __init__(self, machines: Sequence[Machine]) -> None:
+        """Assign numbers to the machines in their order, and to the racks in the order of their first machine."""
         self.machines = tuple(machines)
         self.machine_index: dict[str, int] = {}  # numbers of machines by name
         self.rack_index: dict[str, int] = {}  # numbers of racks by name
@@ -63,9 +64,9 @@ class OwnerVmCounts:
     __slots__ = ("extra_large", "machines", "racks")
 
     def __init__(self, machines: VmCounts, racks: VmCounts, extra_large: VmCounts) -> None:
-        self.machines = machines
-        self.racks = racks
-        self.extra_large = extra_large
+        self.machines = machines  # VMs by machine number
+        self.racks = racks  # VMs by rack number
+        self.extra_large = extra_large  # VMs of extra-large SKUs by machine number
 
     def copy(self) -> OwnerVmCounts:
         """Return an independent copy."""
@@ -142,7 +143,7 @@ class CapacityTable:
     """Interned capacities and cell tuples of a site. They only grow."""
 
     def __init__(self) -> None:
-        self.capacities: list[FreeCapacity] = []  # by number; negative figures are debts (see FreeCapacity)
+        self.capacities: list[FreeCapacity] = []  # by number; negative figures: more is taken than the machine has
         self.free_capacities: list[FreeCapacity] = []  # by number, as seen by rules: negative figures set to 0
         self._capacity_numbers: dict[FreeCapacity, int] = {}
         self.cells: list[tuple[int, ...]] = [()]  # by number, ascending; the first is UNKNOWN_CELLS

@@ -54,6 +54,7 @@ class RackScheduler:
         ledger: Ledger | None = None,
         profile: SchedulerProfile | None = None,
     ) -> None:
+        """Create a scheduler without VMs, or for those in `ledger`. The default placement rule (`profile`) is Nexus."""
         self.spread = spread
         self.seed = seed  # of tie-breaks, the number of the sample if `is_sample`
         self.is_sample = is_sample

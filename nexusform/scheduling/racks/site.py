@@ -37,13 +37,14 @@ class CapacitySteps(dict[int, CapacityStep | None]):
     __slots__ = ("_capacity_table", "_checks", "_share")
 
     def __init__(self, capacity_table: CapacityTable, sku: VmSku, filters: Sequence[Filter]) -> None:
+        """Start without steps. A step is the effect of one more VM of the SKU on a capacity, by its number."""
         super().__init__()
         self._capacity_table = capacity_table
         self._share = Share.compute(sku)
         self._checks = [rule.build_check(sku) for rule in filters if isinstance(rule, CapacityFilter)]
 
     def __missing__(self, number: int) -> CapacityStep | None:
-        step = self[number] = self._compute_capacity_after_vm(number)
+        step = self[number] = self._compute_capacity_after_vm(number)  # at the first use of this capacity number
         return step
 
     def count(self, number: int) -> int:
@@ -162,7 +163,7 @@ class VmShape:
         self.share = Share.compute(sku)
         self.memory = sku.memory_mib
         self.is_extra_large = sku.extra_large
-        self.steps = steps
+        self.steps = steps  # the effect of one more VM on each capacity
 
 
 class SiteTables(NumberedSite):
