@@ -137,7 +137,7 @@ class _StepGraph(Struct):
         self._complete_dependency_of_steps(self.followers.pop(step, ()))
 
     def _complete_dependency_of_steps(self, steps: Iterable[int]) -> None:
-        """Let these steps wait for one step less. Those without a further wait are ready."""
+        """Reduce the number of waits of these steps by one. Steps without a further wait are ready."""
         for step in steps:
             self.open_waits[step] -= 1
             if not self.open_waits[step]:

@@ -84,8 +84,8 @@ class PoolAvailability(Struct, frozen=True):
 def build_pool_availability(
     cluster: VmOwnerSnapshot, pool: PoolSnapshot, down: Iterable[PlacedVm], already_down: int = 0
 ) -> PoolAvailability:
-    """Build the availability of a pool if the VMs `down` go down. `already_down` is the number of its other VMs that
-    are on machines down now.
+    """Build the availability of a pool if the VMs `down` go down. `already_down` is the number of its other VMs on
+    machines down now.
     """
     total = len(pool.vms)
     return PoolAvailability(

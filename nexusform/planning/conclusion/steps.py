@@ -199,8 +199,8 @@ def _add_dependent_waits(graph: StepGraph, prior: PriorState, step_order: StepOr
 
 
 def _add_used_object_waits(graph: StepGraph, uses: _UsedObjectIndex, step_order: StepOrder) -> None:
-    """Let each create or update wait for the objects it uses, and each destroy for the former users of its object. A
-    domain may order two objects differently.
+    """Add waits of each create or update for the objects it uses, and of each destroy for the former users of its
+    object. A domain may order two objects differently.
     """
     for change in graph.changes:
         apply_step = graph.apply_step.get(change.address)
