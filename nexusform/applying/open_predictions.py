@@ -103,8 +103,7 @@ def _build_rows(predictions: Iterable[PredictedVm]) -> Iterator[_RackVms]:
         certainty = prediction.certainty
         flags = (prediction.is_machine_certain, prediction.is_count_certain)
         _, _, count_tied = certainty.tied  # numbers of equally good racks, machines and counts
-        # `measured`: the shares before a reduction by the accuracy of earlier predictions. A row has all or none.
-        is_unreduced = certainty.measured is None
+        is_unreduced = certainty.measured is None  # without a reduction by the accuracy of earlier predictions
         members_by_row[prediction.rack, flags, certainty.rack_count, count_tied, is_unreduced].append(prediction)
         if prediction.tied_machines and ties is None:
             ties = (prediction.is_tie_certain, list(_fold_names(prediction.tied_machines)))

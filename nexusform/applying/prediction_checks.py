@@ -278,9 +278,7 @@ def _take_observed_vm(counts: Counter[str], name: str) -> bool:
 
 
 def build_journal_records(results: PredictionResults, state: State) -> Iterator[InstanceOutcome]:
-    """Yield journal records to add predictions to private notes: verified ones to those of sites, open (not verified)
-    ones to those of objects.
-    """
+    """Yield records to add verified predictions to the private notes of sites, and open ones to those of objects."""
     for address, current in state.list_current_objects():
         private = current.private
         if address in results.unverified:

@@ -43,9 +43,7 @@ class ProviderWorkerPool(Generic[Task, Answer, News]):
         call: Callable[[Task, Callable[[News], None]], Answer],
         is_idle: Callable[[News], bool] = lambda _news: False,
     ) -> None:
-        """Create a pool for at most `count` active calls. `call` gets a task, and a function to report news. `is_idle`
-        returns whether a call only waits after this news: then another call may start.
-        """
+        """Create a pool for `count` active calls. `is_idle` returns whether a call only waits after this news."""
         self._count = count
         self._call = call
         self._is_idle = is_idle

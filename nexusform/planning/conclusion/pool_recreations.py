@@ -177,7 +177,7 @@ class _ScaleInPools:
         has_own_scale_in = len(other_pools) < len(pools)
         excluded = own_name if has_own_scale_in else ("", "")  # none is excluded: such pools share one cached outcome
         outcome = self._place_with_remaining_vms(site, other_pools, excluded)
-        handles = vm_object.placements.placed_handles  # of the VMs placed by this plan
+        handles = vm_object.placements.new_handles  # of the VMs placed by this plan
         if all(outcome.get(handles[key]) is not None for key in pool.keys if key in handles):  # all fit
             return ()
         return tuple(f"{other_object.prior.demand.cluster}/{prior.pool}" for other_object, prior in other_pools)

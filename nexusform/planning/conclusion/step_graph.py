@@ -51,7 +51,7 @@ def compute_machine_use(vm_object: VmObject) -> UsedMachines:
             freed_early.add((vm_object.prior.site_id, placement.machine))
     request = vm_object.request
     allocated = {
-        (request.demand.site_id, vm_object.get_placement(key).machine) for key in vm_object.placements.placed_handles
+        (request.demand.site_id, vm_object.get_placement(key).machine) for key in vm_object.placements.new_handles
     }
     offering_addresses: set[str] = set()
     evacuated_addresses: set[str] = set()
@@ -313,7 +313,7 @@ def _map_placed_vms(site: SitePlan, objects: Mapping[Address, VmObject]) -> dict
     placed_vms: dict[Hashable, tuple[Address, str]] = {}
     for address, vm_object in objects.items():
         if vm_object.request.site is site:
-            for key, handle in vm_object.placements.placed_handles.items():
+            for key, handle in vm_object.placements.new_handles.items():
                 placed_vms[handle] = (address, vm_object.get_placement(key).machine)
     return placed_vms
 

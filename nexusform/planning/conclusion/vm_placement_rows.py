@@ -69,7 +69,7 @@ def build_placement_changes(
             for key, trigger in triggers.items():
                 yield _build_row_of_removed_vm(vm_object, key, action, trigger)
         is_changed = (
-            vm_object.placements.placed_handles or vm_object.prior.recorded_placements
+            vm_object.placements.new_handles or vm_object.prior.recorded_placements
         )  # VMs placed, or seen elsewhere
         if everything or is_changed:
             yield from _list_current_vm_rows(vm_object, certainty, everything=everything)
@@ -131,7 +131,7 @@ def _list_current_vm_rows(
     for pool in vm_object.pools:
         for key in pool.keys:
             has_location = key in vm_object.placements.vms
-            is_changed = key in vm_object.placements.placed_handles or key in vm_object.prior.recorded_placements
+            is_changed = key in vm_object.placements.new_handles or key in vm_object.prior.recorded_placements
             if has_location and (everything or is_changed):
                 yield _build_row_of_current_vm(vm_object, pool, key, site_certainty, everything=everything)
 
@@ -143,7 +143,7 @@ def _build_row_of_current_vm(
     vm, demand = vm_object.placements.vms[key], vm_object.request.demand
     action, source = _determine_vm_action(vm_object, key)
     trigger = vm_object.get_trigger(key)
-    is_placed = key in vm_object.placements.placed_handles  # by this plan
+    is_placed = key in vm_object.placements.new_handles  # by this plan
     if not is_placed and key in vm_object.prior.recorded_placements:  # a read found it on another machine
         source, trigger = vm_object.prior.recorded_placements[key], OBSERVED_ELSEWHERE
     explanation = vm_object.placements.explanations.get(key)
@@ -162,7 +162,7 @@ def _build_row_of_current_vm(
         site_id=demand.site_id,
         reason=REASONS.get(trigger, ""),
         scores=_collect_deciding_scores(explanation),
-        certainty=certainty.vms.get(vm_object.placements.placed_handles[key]) if is_placed else None,
+        certainty=certainty.vms.get(vm_object.placements.new_handles[key]) if is_placed else None,
         provenance=vm.provenance,
         rejections=explanation.rejections if explanation is not None and everything else (),
         platform_name=vm_object.prior.existing.get(key, vm).platform_name or "",
@@ -175,7 +175,7 @@ def _determine_vm_action(vm_object: VmObject, key: VmKey) -> tuple[PlacementActi
     """
     existing_vm = vm_object.prior.existing.get(key)
     source = existing_vm.placement if existing_vm is not None else None
-    if key not in vm_object.placements.placed_handles:  # not placed by this plan
+    if key not in vm_object.placements.new_handles:  # not placed by this plan
         return PlacementAction.KEEP, source
     has_waited = key in vm_object.prior.unplaced
     keeps_name = existing_vm is not None and not _is_vm_renamed(vm_object, key)
@@ -264,7 +264,7 @@ def _build_table_row(
     is_uncertain = any(pool.is_zone_allowed(racks.get(rack)) for rack in certainty.uncertain_racks)
     pool_certainty = _NO_CERTAINTY if is_uncertain else sampled
     placed_count = sum(  # restored VMs return to their location without a decision
-        1 for owner, key in keys if key in owner.placements.placed_handles and key not in owner.placements.restored
+        1 for owner, key in keys if key in owner.placements.new_handles and key not in owner.placements.restored
     )
     racks_certain = pool_certainty.vms_on_certain_counts  # VMs on racks with the same count in all samples
     machines_certain = pool_certainty.vms_on_certain_machines

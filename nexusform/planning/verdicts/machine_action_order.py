@@ -204,7 +204,7 @@ def _find_target_machines(
         for key in _list_keys_on_machine(vm_object, request.site.id, request.machine.name):
             pool_name, number = key
             pool = pools[pool_name]
-            handle = vm_object.placements.placed_handles.get(key)  # of a VM placed by this plan
+            handle = vm_object.placements.new_handles.get(key)  # of a VM placed by this plan
             if key in vm_object.placements.reservations:  # an existing VM
                 _, handle = vm_object.placements.reservations[key]
             if handle is not None:

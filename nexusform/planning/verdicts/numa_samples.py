@@ -99,7 +99,7 @@ def check_uncertain_fit(
         return
     sampled_sites = _select_sampled_sites(sites)
     placing_objects = [
-        owner for owner in objects if owner.placements.placed_handles and owner.request.demand.site_id in sampled_sites
+        owner for owner in objects if owner.placements.new_handles and owner.request.demand.site_id in sampled_sites
     ]
     # The VMs of each SKU accepted by the sites before this plan, in any layout of existing VMs.
     clauses: list[str] = []

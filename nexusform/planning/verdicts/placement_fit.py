@@ -226,7 +226,7 @@ def _find_excess_group_vms(vm_object: VmObject, rule: PlacementGroupRule) -> Ite
             vms_by_location.setdefault(location, []).append(vm)
     for location, vms_at_location in vms_by_location.items():
         excess = vms_at_location[rule.max_vms :]
-        excess_names = [vm.name for vm in excess if (vm.pool, vm.number) not in vm_object.placements.placed_handles]
+        excess_names = [vm.name for vm in excess if (vm.pool, vm.number) not in vm_object.placements.new_handles]
         if excess_names:
             yield location, excess_names
 

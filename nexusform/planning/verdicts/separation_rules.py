@@ -154,7 +154,7 @@ class _MemberIndex:
                 pool=pool,
                 cluster=demand.owner,
             )
-            handle = vm_object.placements.placed_handles.get(key)
+            handle = vm_object.placements.new_handles.get(key)
             if handle is not None:  # placed by this plan
                 member = replace(member, handle=handle, rank=ranks.get(handle, -1), trigger=vm_object.get_trigger(key))
             yield member

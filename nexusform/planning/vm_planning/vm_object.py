@@ -98,7 +98,7 @@ class RequestedVms(Struct, frozen=True):
 
 class PlannedVmPlacements(Struct, frozen=True):
     """Placements of VMs, filled VM by VM by vm_placement_steps.py alone. `reservations` is the capacity used by VMs of
-    before: site and handle. `vms` are the VMs after the plan, `placed_handles` the handles of those it placed itself,
+    before: site and handle. `vms` are the VMs after the plan, `new_handles` the handles of those it placed itself,
     `failures` those without capacity, `pool_shortages` the exhausted pools, `binding_hints` the hard hints
     behind failures. `explanations` are the requested decisions, `pin_rejections` the reasons against pinned
     VMs. `relocated` are unchanged VMs with a new rack or zone of their machine. `restored` are those
@@ -107,7 +107,7 @@ class PlannedVmPlacements(Struct, frozen=True):
 
     reservations: dict[VmKey, tuple[SitePlan, int]] = field(default_factory=dict)
     vms: dict[VmKey, PlacedVm] = field(default_factory=dict)
-    placed_handles: dict[VmKey, int] = field(default_factory=dict)
+    new_handles: dict[VmKey, int] = field(default_factory=dict)
     failures: dict[VmKey, NoFitReason] = field(default_factory=dict)
     pool_shortages: dict[str, NoFitReason] = field(default_factory=dict)
     binding_hints: list[HardHint] = field(default_factory=list)
@@ -203,7 +203,7 @@ class VmObject(Struct):
         hardware_triggers = (MACHINE_REMOVED, MACHINE_EVACUATED, HEAL)
         return {
             self.placements.vms[key].name: self.prior.existing[key].placement.machine
-            for key in self.placements.placed_handles
+            for key in self.placements.new_handles
             if key in self.prior.existing and self.get_trigger(key) in hardware_triggers
         }
 
@@ -256,7 +256,7 @@ class VmObject(Struct):
 
     def list_newly_placed(self) -> list[tuple[str, str]]:
         """Return the names and reasons (triggers) of the VMs placed by this plan, in order of placement."""
-        return [(self.placements.vms[key].name, self.get_trigger(key)) for key in self.placements.placed_handles]
+        return [(self.placements.vms[key].name, self.get_trigger(key)) for key in self.placements.new_handles]
 
     def list_vms(self) -> Sequence[PlacedVm]:
         """Return every VM after the plan; while the demand is unknown (NO_DEMAND) all prior VMs."""

@@ -292,7 +292,7 @@ class _VmPlanner:
         # With missing VMs the computed attributes are incomplete: references to them are unknown.
         unresolved = frozenset(computed) if vm_object.placements.failures else frozenset()
         self.blocks.decide_action(instance, computed, evaluation, unresolved)
-        if instance.action is Action.NO_OP and vm_object.placements.placed_handles:
+        if instance.action is Action.NO_OP and vm_object.placements.new_handles:
             # Re-created at the same location: the values are unchanged, but a step is needed.
             instance.decision = replace(instance.decision, action=Action.UPDATE)
         if not vm_object.is_unchanged:

@@ -293,7 +293,7 @@ def _place_vm(vm_object: VmObject, vm: _RequestedVm, context: VmContext, *, last
 
 def _record_placement(vm_object: VmObject, vm: _RequestedVm, handle: int, placement: Placement) -> None:
     """Record the location of a VM placed by this plan, and its handle at the scheduler of the site."""
-    vm_object.placements.placed_handles[vm.key] = handle
+    vm_object.placements.new_handles[vm.key] = handle
     vm_object.placements.vms[vm.key] = PlacedVm(
         pool=vm.pool.pool,
         number=vm.number,
