@@ -90,7 +90,7 @@ def collect_fit_failures(
     )
     hint += _format_forgotten_hosts(forgotten_hosts)
     diagnostics: list[Diagnostic] = []
-    unplaced = []
+    shortages = []
     for vm_object in objects:
         for reason in vm_object.placements.pin_rejections:
             text = f"The rule does not allow {vm_object.instance.address} there: {reason}."
@@ -101,10 +101,10 @@ def collect_fit_failures(
             failures = [vm_object.placements.failures[key] for key in pool.keys if key in vm_object.placements.failures]
             if failures:
                 shortage = _build_unplaced_pool(vm_object, pool)
-                unplaced.append(shortage)
+                shortages.append(shortage)
                 # The reason is the one of the first VM.
                 diagnostics.append(_build_capacity_error(vm_object, shortage, failures[0], hint))
-    return PlacementFitFailures(tuple(diagnostics), tuple(unplaced))
+    return PlacementFitFailures(tuple(diagnostics), tuple(shortages))
 
 
 def _build_unplaced_pool(vm_object: VmObject, pool: PoolDemand) -> PoolShortage:
