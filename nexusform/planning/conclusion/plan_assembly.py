@@ -86,7 +86,7 @@ class PlacementPhasesResult(Struct, frozen=True):
 
     evaluation: Evaluation
     sites: Mapping[str, SitePlan]
-    vms: Mapping[Address, VmObject]
+    objects: Mapping[Address, VmObject]
     prior_context: ResourceTypeContext
     contributions: tuple[DomainPhasesResult, ...] = ()
     diagnostics: tuple[Diagnostic, ...] = ()
@@ -113,7 +113,7 @@ def build_plan(
     such as fleet or pods, contributes its own rows, steps and findings.
     """
     request, prior, domain_results = blocks.request, blocks.prior, outcome.contributions
-    types, vms = request.registries.resource_types, outcome.vms.values()
+    types, objects = request.registries.resource_types, outcome.objects.values()
     lost_addresses, lost_vm_warnings = find_lost_forgotten_vms(blocks, outcome.sites)
     changes, change_problems = build_changes(blocks, outcome.evaluation, has_earlier_errors=has_errors(diagnostics))
     has_separation_rules = request.mode is Mode.NORMAL and _has_planning_kind(blocks, PlanningKind.SEPARATION_RULE)
@@ -123,11 +123,11 @@ def build_plan(
     validation = _validate_plan(blocks, outcome, all_diagnostics, certainty if has_separation_rules else None)
     numa_sampling, numa_warnings = _sample_numa_cells(outcome, certainty, request.split_choice, samples)
     domain_rows = mark_waiting_pods(list(chain.from_iterable(result.rows for result in domain_results)), changes, types)
-    rows = (*build_placement_changes(vms, certainty, everything=request.includes_rejections), *domain_rows)
+    rows = (*build_placement_changes(objects, certainty, everything=request.includes_rejections), *domain_rows)
     observed_attributes = dict(chain.from_iterable(result.observed_attributes.items() for result in domain_results))
     known_sites = outcome.sites if request.mode is Mode.NORMAL else None
     placement_totals = compute_totals(changes, rows, types, known_sites, observed_attributes)
-    upgrades, upgrade_warnings = _collect_upgrades_and_warnings(vms, outcome)
+    upgrades, upgrade_warnings = _collect_upgrades_and_warnings(objects, outcome)
     combined = _combine_diagnostics(
         [*validation.diagnostics, *upgrade_warnings, *_suggest_probable_renames(blocks, rows)],
         numa_warnings,
@@ -143,9 +143,9 @@ def build_plan(
         refined_outputs=outputs.refined,
         placements=rows,
         placement_totals=placement_totals.totals,
-        placement_tables=tuple(build_placement_tables(vms, outcome.sites, certainty)),
+        placement_tables=tuple(build_placement_tables(objects, outcome.sites, certainty)),
         address_moves=tuple((old, new) for new, old in prior.previous.items()),
-        unchanged_count=_count_unchanged_objects(vms, domain_rows),
+        unchanged_count=_count_unchanged_objects(objects, domain_rows),
         samples=samples,
         numa_sampling=numa_sampling,
         checks=(*checks, *blocks.checks),
@@ -176,7 +176,7 @@ def _sample_numa_cells(
     from nexusform.planning.verdicts.numa_samples import check_uncertain_fit, compute_numa_sampling
 
     sampling = compute_numa_sampling(outcome.sites, certainty, split_choice, samples)
-    return sampling, check_uncertain_fit(outcome.sites, outcome.vms.values(), sampling)
+    return sampling, check_uncertain_fit(outcome.sites, outcome.objects.values(), sampling)
 
 
 def _has_planning_kind(blocks: BlockPlanner, *kinds: PlanningKind) -> bool:
@@ -194,7 +194,7 @@ def _order_machine_actions(
     from nexusform.planning.verdicts.machine_action_order import order_machine_actions
 
     find_disruptions = [part.find_disruptions for part in outcome.contributions]
-    order = order_machine_actions(blocks.instances, outcome.vms, outcome.sites, find_disruptions)
+    order = order_machine_actions(blocks.instances, outcome.objects, outcome.sites, find_disruptions)
     return order.actions, order.step_order, order.diagnostics
 
 
@@ -208,7 +208,7 @@ def _build_steps(
     """Build the steps of a plan, in the order of all domains and machine actions."""
     domain_order = dict(chain.from_iterable(part.step_order.items() for part in outcome.contributions))
     step_order = {**domain_order, **action_order}
-    return build_plan_steps(changes, outcome.vms, outcome.sites, prior, outcome.prior_context, types, step_order)
+    return build_plan_steps(changes, outcome.objects, outcome.sites, prior, outcome.prior_context, types, step_order)
 
 
 def _build_result(
@@ -228,9 +228,9 @@ def _build_result(
         plan=plan,
         edges=tuple(edges),
         nodes=tuple(str(block.address) for block in blocks.order.blocks),
-        explanations=collect_explanations(outcome.vms.values()),
+        explanations=collect_explanations(outcome.objects.values()),
         unplaced=validation.unplaced,
-        objects=outcome.vms,
+        objects=outcome.objects,
         sites=outcome.sites,
         open_rules=validation.open_rules,
         contributions=outcome.contributions,
@@ -261,9 +261,9 @@ def _combine_diagnostics(first: Sequence[Diagnostic], *further: Iterable[Diagnos
     return combined
 
 
-def _count_unchanged_objects(vms: Iterable[VmObject], other_rows: Iterable[PlacementChange]) -> int:
+def _count_unchanged_objects(objects: Iterable[VmObject], other_rows: Iterable[PlacementChange]) -> int:
     """Count the VMs, bindings and pods without changes, or still waiting. Most of these VMs have no row."""
-    all_actions = [vm_object.request.actions for vm_object in vms]
+    all_actions = [vm_object.request.actions for vm_object in objects]
     unchanged_vms = sum(len(actions.unchanged) + len(actions.waiting) for actions in all_actions)
     return unchanged_vms + sum(compute_effect(row) in (Effect.UNCHANGED, Effect.STILL_WAITING) for row in other_rows)
 
@@ -330,16 +330,16 @@ def build_refresh_plan(
 
 
 def _collect_upgrades_and_warnings(
-    vms: Iterable[VmObject], outcome: PlacementPhasesResult
+    objects: Iterable[VmObject], outcome: PlacementPhasesResult
 ) -> tuple[tuple[Upgrade, ...], tuple[Diagnostic, ...]]:
     """Return the pools to re-create, and the warnings about upgrades blocked by PodDisruptionBudgets."""
-    vms = list(vms)
-    if not any(vm_object.request.actions.recreations for vm_object in vms):  # no pool is re-created
+    objects = list(objects)
+    if not any(vm_object.request.actions.recreations for vm_object in objects):  # no pool is re-created
         return (), ()
     from nexusform.planning.conclusion.pool_recreations import build_upgrades, check_blocked_upgrades
 
-    upgrades = tuple(build_upgrades(vms, [part.find_disruptions for part in outcome.contributions]))
-    return upgrades, tuple(check_blocked_upgrades(upgrades, vms))
+    upgrades = tuple(build_upgrades(objects, [part.find_disruptions for part in outcome.contributions]))
+    return upgrades, tuple(check_blocked_upgrades(upgrades, objects))
 
 
 def _measure_certainty(
@@ -391,14 +391,14 @@ def _collect_prediction_scores(prior: PriorState) -> Iterator[SitePredictionAccu
 
 def _check_vms(blocks: BlockPlanner, outcome: PlacementPhasesResult) -> Iterator[Diagnostic]:
     """Yield the problems of VMs and their machines, except missing capacity."""
-    vms, instances = outcome.vms.values(), blocks.instances
+    objects, instances = outcome.objects.values(), blocks.instances
     types = blocks.request.registries.resource_types
-    shrunk_machines = list(placement_fit.check_removed_cells(instances, types, outcome.sites, vms))
-    yield from shrunk_machines or placement_fit.check_overcommitted_machines(instances, outcome.sites, vms)
-    yield from placement_fit.check_changed_sku_cells(instances.values(), vms)
-    yield from placement_fit.check_vf_capacity(vms)
-    yield from placement_fit.check_unlocated_vms(vms)
-    yield from placement_fit.check_placement_groups(vms)
+    shrunk_machines = list(placement_fit.check_removed_cells(instances, types, outcome.sites, objects))
+    yield from shrunk_machines or placement_fit.check_overcommitted_machines(instances, outcome.sites, objects)
+    yield from placement_fit.check_changed_sku_cells(instances.values(), objects)
+    yield from placement_fit.check_vf_capacity(objects)
+    yield from placement_fit.check_unlocated_vms(objects)
+    yield from placement_fit.check_placement_groups(objects)
     yield from _check_existing_vms(blocks, outcome)
 
 
@@ -411,11 +411,11 @@ def _validate_plan(
     """Validate the outcome. With other errors, missing capacity and violated separation rules are not reported: fixing
     those errors may change them. `certainty` is None without separation rules.
     """
-    vms, instances = outcome.vms.values(), blocks.instances
+    objects, instances = outcome.objects.values(), blocks.instances
     all_diagnostics = [*diagnostics, *_check_vms(blocks, outcome)]
     forgotten = [instance for instance in instances.values() if instance.action is Action.FORGET]
     forgotten_hosts = [str(instance.address) for instance in forgotten if instance.type.add_to_inventory is not None]
-    failures = placement_fit.collect_fit_failures(vms, blocks.outside_targets, forgotten_hosts)
+    failures = placement_fit.collect_fit_failures(objects, blocks.outside_targets, forgotten_hosts)
     # A VM without capacity makes values unknown: an error about one is only a consequence.
     has_other_errors = has_errors(
         diagnostic for diagnostic in all_diagnostics if diagnostic.id != UNKNOWN_PLACEMENT or not failures.unplaced
@@ -425,36 +425,37 @@ def _validate_plan(
     pod_problems = list(chain.from_iterable(domain_findings))
     if has_other_errors:
         return PlanValidation([*all_diagnostics, *pod_problems])
-    if any(owner.request.actions.recreations or owner.request.actions.removals for owner in vms):
+    all_actions = [vm_object.request.actions for vm_object in objects]
+    if any(actions.recreations or actions.removals for actions in all_actions):
         from nexusform.planning.verdicts.stranded_vms import check_rack_concentration
 
-        pod_problems += check_rack_concentration(vms)
+        pod_problems += check_rack_concentration(objects)
     all_diagnostics = [*failures.diagnostics, *all_diagnostics, *pod_problems]
     if certainty is None:
         return PlanValidation(all_diagnostics, failures.unplaced)
     from nexusform.planning.verdicts.separation_rules import evaluate_rules
 
     workloads = list(chain.from_iterable(part.list_workloads() for part in outcome.contributions))
-    rules = evaluate_rules(instances.values(), outcome.vms, outcome.sites, certainty, workloads)
+    rules = evaluate_rules(instances.values(), outcome.objects, outcome.sites, certainty, workloads)
     all_diagnostics += rules.diagnostics
     return PlanValidation(all_diagnostics, failures.unplaced, tuple(rules.verdicts), tuple(rules.open_rules))
 
 
 def _check_existing_vms(blocks: BlockPlanner, outcome: PlacementPhasesResult) -> Iterator[Diagnostic]:
     """Yield the findings about existing VMs: violated rules, lost machines, and names in use by other VMs."""
-    vms = outcome.vms.values()
-    suspects = [owner for owner in vms if _may_violate_rules(owner)]
+    objects = outcome.objects.values()
+    suspects = [vm_object for vm_object in objects if _may_violate_rules(vm_object)]
     if suspects:
         from nexusform.planning.verdicts.rule_violations import check_existing_vms
 
         yield from check_existing_vms(suspects)
-    has_losses = any(owner.request.actions.losses for owner in vms)
+    has_losses = any(vm_object.request.actions.losses for vm_object in objects)
     if has_losses or any(site.observed_unmanaged for site in outcome.sites.values()):
         from nexusform.planning.verdicts.stranded_vms import check_duplicate_names, check_stranded_vms
 
         types, mode = blocks.request.registries.resource_types, blocks.request.mode
-        yield from check_stranded_vms(vms, blocks.instances, types, blocks.selection, mode, outcome.sites)
-        yield from check_duplicate_names(vms)
+        yield from check_stranded_vms(objects, blocks.instances, types, blocks.selection, mode, outcome.sites)
+        yield from check_duplicate_names(objects)
 
 
 def _may_violate_rules(vm_object: VmObject) -> bool:

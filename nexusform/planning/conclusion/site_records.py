@@ -286,7 +286,7 @@ def build_occupied_sites(
             vms = tuple(vm_object.prior.existing.values()) if has_prior_vms else vm_object.list_vms()
         _place_vms(kind, site_object, vms, layout, sites, is_managed=not is_forgotten)
     # An unmanaged VM with the name of an existing managed VM is the same VM, so it is not placed again.
-    existing_names = set(chain.from_iterable(owner.existing_names for owner in objects.values()))
+    existing_names = set(chain.from_iterable(vm_object.existing_names for vm_object in objects.values()))
     for occupied in sites.values():
         occupied.unmanaged_vms = site_plans.place_unmanaged_vms(occupied.site, existing_names)
     return sites

@@ -284,7 +284,7 @@ class _SiteActionOrder:
     ) -> None:
         self._requests = list(requests)
         self._site = requests[0].site  # of all requests
-        self._objects = [owner for owner in objects.values() if owner.request.demand.site_id == self._site.id]
+        self._objects = [item for item in objects.values() if item.request.demand.site_id == self._site.id]
         self._disruptions = disruptions  # functions of the domains for the obstacles to a drain
         self._down = {name for name, machine in self._site.machines.items() if not machine.is_healthy}  # now
 

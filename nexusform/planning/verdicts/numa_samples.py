@@ -99,7 +99,9 @@ def check_uncertain_fit(
         return
     sampled_sites = _select_sampled_sites(sites)
     placing_objects = [
-        owner for owner in objects if owner.placements.new_handles and owner.request.demand.site_id in sampled_sites
+        vm_object
+        for vm_object in objects
+        if vm_object.placements.new_handles and vm_object.request.demand.site_id in sampled_sites
     ]
     # The VMs of each SKU accepted by the sites before this plan, in any layout of existing VMs.
     clauses: list[str] = []

@@ -332,9 +332,9 @@ def check_system_pools(objects: Sequence[VmObject]) -> Iterator[Diagnostic]:
         before[vm_object.prior.demand.owner] += sum(pool.is_system for pool in vm_object.prior_pools)
         after[vm_object.request.demand.owner] += sum(pool.is_system for pool in vm_object.pools)
     remaining = [
-        owner
-        for owner in objects
-        if owner.pools and owner.instance.block is not None and not owner.instance.is_replaced
+        vm_object
+        for vm_object in objects
+        if vm_object.pools and vm_object.instance.block is not None and not vm_object.instance.is_replaced
     ]  # their pools change one by one
     for vm_object in remaining:
         if before[vm_object.prior.demand.owner] == 1:  # else another System pool stays meanwhile, or there was none
