@@ -77,10 +77,10 @@ def verify_object_predictions(
         if not recorded and not new_predictions:  # nothing to verify
             continue
         owner_id = str(observed.attributes.get("id"))
-        kind = types.get(address.type)
+        resource_type = types.get(address.type)
         existing_vms: Iterable[PlacedVm] = ()
-        if kind is not None and kind.vms is not None:
-            existing_vms = kind.vms.list_existing_vms(observed.attributes)
+        if resource_type is not None and resource_type.vms is not None:
+            existing_vms = resource_type.vms.list_existing_vms(observed.attributes)
         vms = index_vms(existing_vms)
         earlier = {pool: predicted for pool, predicted in recorded.items() if pool not in new_predictions}
         newly_verified, remaining = verify_open_predictions({**earlier, **new_predictions}, vms, owner_id)

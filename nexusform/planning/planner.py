@@ -228,5 +228,5 @@ def _plan_destroy(blocks: BlockPlanner, evaluation: Evaluation) -> PlacementPhas
         objects=objects,
         prior_context=prior_context,
         contributions=contributions,
-        phase_diagnostics=tuple(problem for part in contributions for problem in part.diagnostics),
+        phase_diagnostics=tuple(problem for domain in contributions for problem in domain.diagnostics),
     )

@@ -193,7 +193,7 @@ def _order_machine_actions(
         return (), {}, ()
     from nexusform.planning.verdicts.machine_action_order import order_machine_actions
 
-    find_disruptions = [part.find_disruptions for part in outcome.contributions]
+    find_disruptions = [domain.find_disruptions for domain in outcome.contributions]
     order = order_machine_actions(blocks.instances, outcome.objects, outcome.sites, find_disruptions)
     return order.actions, order.step_order, order.diagnostics
 
@@ -206,7 +206,7 @@ def _build_steps(
     action_order: Mapping[Address, Sequence[Address]],
 ) -> list[Step]:
     """Build the steps of a plan, in the order of all domains and machine actions."""
-    domain_order = dict(chain.from_iterable(part.step_order.items() for part in outcome.contributions))
+    domain_order = dict(chain.from_iterable(domain.step_order.items() for domain in outcome.contributions))
     step_order = {**domain_order, **action_order}
     return build_plan_steps(changes, outcome.objects, outcome.sites, prior, outcome.prior_context, types, step_order)
 
@@ -338,7 +338,7 @@ def _collect_upgrades_and_warnings(
         return (), ()
     from nexusform.planning.conclusion.pool_recreations import build_upgrades, check_blocked_upgrades
 
-    upgrades = tuple(build_upgrades(objects, [part.find_disruptions for part in outcome.contributions]))
+    upgrades = tuple(build_upgrades(objects, [domain.find_disruptions for domain in outcome.contributions]))
     return upgrades, tuple(check_blocked_upgrades(upgrades, objects))
 
 
@@ -421,7 +421,7 @@ def _validate_plan(
         diagnostic for diagnostic in all_diagnostics if diagnostic.id != UNKNOWN_PLACEMENT or not failures.unplaced
     )
     is_complete = not has_other_errors and not failures.unplaced  # else risks of running pods are not known
-    domain_findings = [part.collect_findings(instances, risks=is_complete) for part in outcome.contributions]
+    domain_findings = [domain.collect_findings(instances, risks=is_complete) for domain in outcome.contributions]
     pod_problems = list(chain.from_iterable(domain_findings))
     if has_other_errors:
         return PlanValidation([*all_diagnostics, *pod_problems])
@@ -435,7 +435,7 @@ def _validate_plan(
         return PlanValidation(all_diagnostics, failures.unplaced)
     from nexusform.planning.verdicts.separation_rules import evaluate_rules
 
-    workloads = list(chain.from_iterable(part.list_workloads() for part in outcome.contributions))
+    workloads = list(chain.from_iterable(domain.list_workloads() for domain in outcome.contributions))
     rules = evaluate_rules(instances.values(), outcome.objects, outcome.sites, certainty, workloads)
     all_diagnostics += rules.diagnostics
     return PlanValidation(all_diagnostics, failures.unplaced, tuple(rules.verdicts), tuple(rules.open_rules))

@@ -271,11 +271,11 @@ def build_occupied_sites(
     present = _list_objects_on_side(plan, registries, side, prior_notes)
     layout = site_plans.build_site_layout(present, registries, plan.catalogue)
     sites = {site_id: SiteWithVms(site) for site_id, site in layout.sites.items()}
-    for kind, site_object in layout.objects:  # kind: its resource type
+    for resource_type, site_object in layout.objects:
         vm_object = objects.get(site_object.address)
         # An invalid instance may lack the arguments that determine its VMs.
         is_invalid = side is BeforeOrAfter.AFTER and vm_object is not None and vm_object.instance.is_invalid
-        if kind.vms is None or is_invalid:
+        if resource_type.vms is None or is_invalid:
             continue
         is_forgotten = False
         vms: Sequence[PlacedVm] = ()
@@ -284,7 +284,7 @@ def build_occupied_sites(
             is_forgotten = side is BeforeOrAfter.AFTER and bool(vm_object.request.actions.forgets)
             has_prior_vms = side is BeforeOrAfter.BEFORE or is_forgotten
             vms = tuple(vm_object.prior.existing.values()) if has_prior_vms else vm_object.list_vms()
-        _place_vms(kind, site_object, vms, layout, sites, is_managed=not is_forgotten)
+        _place_vms(resource_type, site_object, vms, layout, sites, is_managed=not is_forgotten)
     # An unmanaged VM with the name of an existing managed VM is the same VM, so it is not placed again.
     existing_names = set(chain.from_iterable(vm_object.existing_names for vm_object in objects.values()))
     for occupied in sites.values():
@@ -309,7 +309,7 @@ def _list_objects_on_side(
 
 
 def _place_vms(
-    kind: ResourceType,
+    resource_type: ResourceType,
     site_object: site_plans.SiteObject,
     vms: Sequence[PlacedVm],
     layout: site_plans.SiteLayout,
@@ -318,8 +318,8 @@ def _place_vms(
     is_managed: bool,
 ) -> None:
     """Place the VMs of one object on their machines of a site. Its pools count for the site only if `is_managed`."""
-    assert kind.vms is not None
-    demand, _ = kind.vms.build_demand(site_object.attributes, layout.context, site_object.address)
+    assert resource_type.vms is not None
+    demand, _ = resource_type.vms.build_demand(site_object.attributes, layout.context, site_object.address)
     if demand is None or demand.site_id not in sites:  # another finding reports it
         return
     occupied = sites[demand.site_id]

@@ -362,8 +362,8 @@ def evaluate_write_only(plan: Plan, request: PlanRequest) -> tuple[WriteOnlyValu
     evaluation: Evaluation = build_state_evaluation(replace(request, is_applying=True))
     for change in plan.changes:
         if change.after is not None and not change.deposed:  # other arguments may refer to it
-            kind = types[change.address.type]
-            view = InstanceView(change.after, change.sensitive_after, kind.schema, kind.present)
+            resource_type = types[change.address.type]
+            view = InstanceView(change.after, change.sensitive_after, resource_type.schema, resource_type.present)
             evaluation.get_resource_view(change.address).items[change.address.key] = view
     values: dict[str, Mapping[str, Any]] = {}
     problems: list[Diagnostic] = []

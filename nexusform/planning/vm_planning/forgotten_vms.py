@@ -54,14 +54,14 @@ def add_forgotten_vms(state: State, removed: Collection[Address], registries: Pl
     ]
     layout = build_site_layout(site_objects, registries, state.catalogue)
     forgotten: dict[str, list[OccupiedCapacity]] = {}  # by the address that offers their machine
-    for kind, site_object in layout.objects:
-        if kind.vms is None or site_object.address not in removed:
+    for resource_type, site_object in layout.objects:
+        if resource_type.vms is None or site_object.address not in removed:
             continue
         site_id, _, _ = str(site_object.attributes.get("id")).partition("/")  # of "SITE/NAME"
         site = layout.sites.get(site_id)
         if site is None:  # no rack or machine can record its VMs
             continue
-        for vm in kind.vms.list_existing_vms(site_object.attributes):
+        for vm in resource_type.vms.list_existing_vms(site_object.attributes):
             _add_occupied_capacity(forgotten, site, vm, find_sku(vm, pool=None, skus=layout.skus))
     updated = dict(state.instances)
     for address, instance in state.instances.items():

@@ -68,8 +68,8 @@ def find_recreated_machines(
 def _iterate_removed_machine_owners(blocks: BlockPlanner) -> Iterator[Address]:
     """Yield the sites, racks and machines in state destroyed by this plan, or already found missing by a provider."""
     for address, _ in blocks.prior.state.list_current_objects():
-        kind = blocks.request.registries.resource_types.get(address.type)
-        if kind is None or kind.add_to_inventory is None:
+        resource_type = blocks.request.registries.resource_types.get(address.type)
+        if resource_type is None or resource_type.add_to_inventory is None:
             continue
         instance = blocks.instances.get(address)
         is_missing = blocks.prior.get_object(address) is None

@@ -408,9 +408,9 @@ def build_inventory(
     """Build the inventory offered by objects (their attributes by address); unknown types offer nothing."""
     inventory = PlanInventory()
     typed = [(types[address.type], address, values) for address, values in objects if address.type in types]
-    for kind, address, values in sorted(typed, key=lambda entry: entry[0].phase):  # sites before their racks
-        if kind.add_to_inventory is not None:
-            kind.add_to_inventory(values, str(address), inventory)
+    for resource_type, address, values in sorted(typed, key=lambda entry: entry[0].phase):  # sites before their racks
+        if resource_type.add_to_inventory is not None:
+            resource_type.add_to_inventory(values, str(address), inventory)
     return inventory
 
 
@@ -462,17 +462,17 @@ def build_site_layout(objects: Iterable[SiteObject], registries: PluginRegistrie
         if site_object.address.mode == "managed" and site_object.address.type in types
     )
     inventory = PlanInventory()
-    for kind, site_object in sorted(typed_objects, key=lambda pair: pair[0].phase):  # sites before their racks
-        if kind.add_to_inventory is not None:
+    for resource_type, site_object in sorted(typed_objects, key=lambda pair: pair[0].phase):  # sites before their racks
+        if resource_type.add_to_inventory is not None:
             observed = add_observed_facts(site_object.attributes, site_object.note)
-            kind.add_to_inventory(observed, str(site_object.address), inventory)
-            add_recorded_vms(inventory, kind, site_object.attributes, site_object.note)
+            resource_type.add_to_inventory(observed, str(site_object.address), inventory)
+            add_recorded_vms(inventory, resource_type, site_object.attributes, site_object.note)
     catalogue_skus = (CATALOGUES.get(catalogue) or CATALOGUES[NEWEST]).vm_skus
     skus = {**catalogue_skus, **_index_skus_by_name(inventory)}
     # Hint targets are irrelevant here: all VMs are placed.
     context = ResourceTypeContext(skus, find_targets=lambda _id: (frozenset(), frozenset()))
-    for kind, site_object in typed_objects:
-        if kind.kind is PlanningKind.CLUSTER:
-            context.clusters.setdefault(kind.build_id(site_object.attributes), site_object.attributes)
+    for resource_type, site_object in typed_objects:
+        if resource_type.kind is PlanningKind.CLUSTER:
+            context.clusters.setdefault(resource_type.build_id(site_object.attributes), site_object.attributes)
     sites, _ = build_sites(inventory)  # machines described twice are reported by plans
     return SiteLayout(sites, typed_objects, skus, context)
