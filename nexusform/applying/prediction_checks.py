@@ -67,8 +67,8 @@ def verify_predictions(
 def verify_object_predictions(
     objects: Mapping[Address, ObjectState], types: Mapping[str, ResourceType], new: Mapping[Address, OpenPredictions]
 ) -> PredictionResults:
-    """Verify the open predictions of observed `objects`. An earlier apply recorded these in the note of their object,
-    without an observation of the VM. The predictions in `new` replace those of the same pools.
+    """Verify the open predictions of observed `objects`. An earlier apply recorded them in the private note of their
+    object, because nothing was observed then. The predictions in `new` replace those of the same pools.
     """
     verified: dict[str, list[VerifiedPrediction]] = {}  # by site id
     unverified: dict[Address, OpenPredictions] = {}  # to replace other open ones in the note

@@ -315,10 +315,10 @@ def _build_site(
 
 
 def _find_supplies(site: SitePlan, layout: SiteLayout) -> SiteResources | None:
-    """Return the supplies of a site; None if no provider read them."""
+    """Return the supplies of a site (networks, storage, Kubernetes versions); None if no provider read them."""
     for _, site_object in layout.objects:
         supplies = read_recorded_site_resources(site_object.note)
-        if supplies and site_object.attributes.get("name") == site.id:
+        if supplies and site_object.attributes.get("name") == site.id:  # the id of a site is its name
             return supplies
     return None
 

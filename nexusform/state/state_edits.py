@@ -29,10 +29,10 @@ def remove_instances(state: State, addresses: Iterable[Address]) -> State:
     none of its instances remains.
     """
     removed = set(addresses)
-    instances = {a: i for a, i in state.instances.items() if a not in removed}
+    instances = {address: instance for address, instance in state.instances.items() if address not in removed}
     remaining_blocks = {str(address.config_address) for address in instances}
     empty_blocks = {str(address.config_address) for address in removed} - remaining_blocks
-    no_new_blocks = dict.fromkeys(empty_blocks, frozenset[str]())
+    no_new_blocks = dict.fromkeys(empty_blocks, frozenset[str]())  # each is replaced by no block
     return replace(state, instances=_rename_dependencies(instances, no_new_blocks))
 
 

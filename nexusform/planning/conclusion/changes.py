@@ -103,7 +103,7 @@ def _build_change_of_instance(instance: Instance, block: ResourceBlock | None, c
         before=before,
         after=after,
         provider=provider,
-        creation=creation,
+        creation=0 if is_removed else creation or instance.prior_creation,
         prior_creation=instance.prior_creation,
         replace_paths=instance.decision.replace_paths,
         reason=instance.decision.reason if instance.loses_prior_object else "",
@@ -118,12 +118,7 @@ def _build_change_of_instance(instance: Instance, block: ResourceBlock | None, c
         ignored_paths=instance.lifecycle.ignore_changes if instance.action is Action.UPDATE else (),
     )
     if not is_removed:  # the object exists after the plan
-        change = replace(
-            change,
-            creation=creation or instance.prior_creation,
-            sensitive_after=instance.hidden_paths,
-            refined_after=instance.arguments.refined,
-        )
+        change = replace(change, sensitive_after=instance.hidden_paths, refined_after=instance.arguments.refined)
     if block is not None:
         change = replace(change, source=block.span, block=block.header)
     return change

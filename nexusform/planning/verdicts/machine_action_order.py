@@ -71,8 +71,8 @@ class MachineActionOrder(Struct, frozen=True):
 
 
 def _list_earlier_objects(request: MachineActionRequest, instances: Mapping[Address, Instance]) -> list[Address]:
-    """Return the objects to complete before an action: the rack or machine resource, and those of leaving VMs. An
-    object that refers to the action is created after it.
+    """Return the objects to complete before an action: the rack or machine resource, and those of leaving VMs. Objects
+    with a reference to the action are left out, because they follow it.
     """
     related = [parse_address(request.site.offering_addresses[request.machine.name])]
     related += [address for address, _ in request.leaving_vms]

@@ -268,7 +268,7 @@ def _is_resource_recreated(instance: Instance) -> bool:
 
 
 def _format_forgotten_rejection(instance: Instance, forgotten: Mapping[Address, Sequence[str]]) -> str:
-    """Format the error about VMs to keep running (forgotten by a `removed` block) without their machine."""
+    """Format the error about VMs forgotten by a `removed` block: they would keep running, but lose their machine."""
     total = sum(map(len, forgotten.values()))
     owners = format_list(map(str, forgotten), _MAXIMUM_OBJECTS)
     blocks = select_word_form(len(forgotten), "the removed block", "the removed blocks")

@@ -206,7 +206,7 @@ class Ledger:
         return record
 
     def find_split_capacities(self, machine: int) -> SplitCapacities:
-        """Return the possible capacities of a machine with unknown cells."""
+        """Return the possible capacities of a machine: one per layout of its VMs in unknown NUMA cells."""
         unknown_vms = self.unknown_cells[machine]
         shares = tuple(sorted(self.site.shapes[shape].share for shape in unknown_vms.shapes.values()))
         return self.site.find_splits(unknown_vms.known_capacity, shares)
@@ -216,7 +216,7 @@ class Ledger:
         stale = [machine for machine, unknown_vms in self.unknown_cells.items() if unknown_vms.is_stale]
         for machine in stale:
             site, unknown_vms = self.site, self.unknown_cells[machine]
-            # By share, as in the splits of the machine.
+            # Sorted by share: a split has the cells of the VMs in this order.
             handles = sorted(unknown_vms.shapes, key=lambda handle: site.shapes[unknown_vms.shapes[handle]].share)
             split_capacities = self.find_split_capacities(machine)
             cells = self._choose_cells(machine, choice, handles, split_capacities)

@@ -153,7 +153,7 @@ class PoolPlacementSession:
 
     def close(self) -> None:
         """Return racks and machines to the shared rankings. Those with new VMs are ranked again there."""
-        queues = self._queues
+        queues = self._queues  # `release_items` ranks the items in the ranking of their own queue
         queues.invalidate_racks(self._rack_queue.release_items(), up_to_date=self._rack_queue.ranking)
         for rack, queue in self._machine_queues.items():
             queues.invalidate_machines(rack, queue.release_items(), up_to_date=queue.ranking)
