@@ -179,7 +179,7 @@ class _PlanExecution:
         self._listener = listener
         self._options = options
         self._graph = _StepGraph.build_graph(self._steps)
-        self._depth = max(options.parallelism, 1)  # running steps allowed now: see _adjust_queue_depth
+        self._depth = max(options.parallelism, 1)  # running steps allowed now, adjusted to the speed of the journal
         # More steps than the parallelism may run, unless they run one by one or a failure stops the rest.
         self._allows_extra_steps = options.parallelism > 1 and not options.fail_fast
         self._operations = recorder.list_operations()  # started by an earlier run, by step id
@@ -227,7 +227,7 @@ class _PlanExecution:
         forgotten = self._counts[StepKind.FORGET]
         return ApplyResult(
             state=self._recorder.get_state(),
-            end_events=tuple(self._end_events[s.id] for s in self._plan.steps if s.kind is not StepKind.GATE),
+            end_events=tuple(self._end_events[step.id] for step in self._plan.steps if step.kind is not StepKind.GATE),
             added=added,
             changed=self._counts.total() - added - destroyed - forgotten,
             destroyed=destroyed,

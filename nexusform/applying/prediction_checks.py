@@ -188,9 +188,9 @@ def list_vms_without_machine(
     """Return the names of VMs of `completed` objects (addresses) placed by the plan, but without a machine in state."""
     placed_vms: set[tuple[Address, str, int | str]] = set()  # address, pool and number of those with a machine
     for address, current in state.list_current_objects():
-        family = types[address.type].vms if str(address) in completed else None
-        if family is not None:
-            placed_vms.update((address, vm.pool, vm.number) for vm in family.list_existing_vms(current.attributes))
+        handlers = types[address.type].vms if str(address) in completed else None
+        if handlers is not None:
+            placed_vms.update((address, vm.pool, vm.number) for vm in handlers.list_existing_vms(current.attributes))
     names: list[str] = []
     for row in plan.placements:
         is_placed_by_plan = row.kind == VM and row.action in _PLACING_ACTIONS

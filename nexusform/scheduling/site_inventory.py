@@ -91,7 +91,7 @@ class PlanInventory(Struct):
 
     def list_site_ids(self) -> frozenset[str]:
         """Return the ids of all sites."""
-        return frozenset(s.id for s in self.sites.values())
+        return frozenset(site.id for site in self.sites.values())
 
 
 def add_observed_facts(attributes: Mapping[str, Any], note: Mapping[str, Any] | None) -> Mapping[str, Any]:
@@ -120,7 +120,7 @@ def merge_site_machines(
     described_slots, conflicts = _index_described_slots(site_id, racks_of_site, machines)
     # Each machine with its source: its own resource (an address) or its rack (an id).
     by_name: dict[str, tuple[Machine, str]] = {}
-    for rack in sorted(racks_of_site.values(), key=lambda r: r.name):
+    for rack in sorted(racks_of_site.values(), key=lambda rack_of_site: rack_of_site.name):
         slots_of_rack = described_slots.get(rack.id, {})
         rack_machines = [(machine, rack.id) for machine in rack.machines if machine.slot not in slots_of_rack]
         for machine, source in (*rack_machines, *slots_of_rack.values()):

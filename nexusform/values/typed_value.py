@@ -356,7 +356,7 @@ def compute_order_key(value: Value) -> Any:
     if raw.__class__ is tuple:
         return (0, *map(compute_order_key, raw))
     if raw.__class__ is dict:
-        return (0, *[(k, compute_order_key(v)) for k, v in raw.items()])
+        return (0, *[(name, compute_order_key(part)) for name, part in raw.items()])
     return (0, raw)  # text by code point, numbers by size
 
 
@@ -481,13 +481,13 @@ def build_set(elements: Iterable[Value], element_type: Type) -> Value:
 def build_tuple(elements: Iterable[Value]) -> Value:
     """Build a tuple."""
     items = tuple(elements)
-    return Value(TupleType(tuple([v.type for v in items])), items)
+    return Value(TupleType(tuple([item.type for item in items])), items)
 
 
 def build_object(attributes: Mapping[str, Value]) -> Value:
     """Build an object, attributes in any order."""
-    items = {k: attributes[k] for k in sorted(attributes)}
-    return Value(ObjectType(tuple([(k, v.type) for k, v in items.items()])), items)
+    items = {name: attributes[name] for name in sorted(attributes)}
+    return Value(ObjectType(tuple([(name, value.type) for name, value in items.items()])), items)
 
 
 class Refinement(Struct, frozen=True):

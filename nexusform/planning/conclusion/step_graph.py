@@ -324,7 +324,7 @@ def _find_machine_successions(
     placed_vms: Mapping[Hashable, tuple[Address, str]],
 ) -> Iterator[tuple[Address, Address]]:
     """Yield the objects of upgraded VMs released from a machine, each with an object placed there later. `owners` are
-    the objects by VM (owner, pool, number), `placed_vms` the placed VMs by handle (see `_map_placed_vms`).
+    the objects by VM (owner, pool, number), `placed_vms` the placed VMs by handle: object and machine.
     """
     released_owners: dict[str, set[Address]] = {}  # objects of upgraded VMs released so far, by machine
     for operation in site.operations:  # in order of time

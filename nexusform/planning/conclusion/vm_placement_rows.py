@@ -68,9 +68,7 @@ def build_placement_changes(
         for action, triggers in triggers_by_action.items():
             for key, trigger in triggers.items():
                 yield _build_row_of_removed_vm(vm_object, key, action, trigger)
-        is_changed = (
-            vm_object.placements.new_handles or vm_object.prior.recorded_placements
-        )  # VMs placed, or seen elsewhere
+        is_changed = vm_object.placements.new_handles or vm_object.prior.recorded_placements  # VMs placed or moved
         if everything or is_changed:
             yield from _list_current_vm_rows(vm_object, certainty, everything=everything)
 

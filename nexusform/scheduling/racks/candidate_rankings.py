@@ -71,7 +71,7 @@ class CandidateQueues:
         self._machines: dict[tuple[int, int], NeutralRanking] = {}  # by rack and active keys (bits: those with figures)
         self._rankings_by_rack: dict[int, list[NeutralRanking]] = {}  # of machines: those of `_machines`
         self._racks: dict[Hashable, NeutralRanking] = {}  # by active keys and all that filters read of a demand
-        self.full_racks: defaultdict[int, set[int]] = defaultdict(set)  # by number of a SKU; sessions add to the sets
+        self.full_racks: defaultdict[int, set[int]] = defaultdict(set)  # by SKU number, extended by pool sessions
 
     def get_neutral_keys(self, demand: Demand, spread: RackSpread) -> NeutralKeys:
         """Return the ranking keys of a demand as if its cluster had no VMs. They depend on SKU and constraints only."""
@@ -154,7 +154,7 @@ class CandidateQueue:
         self._key = OWN  # key of this group
         self._removed: list[int] = []  # items of this group that were removed
         self._skipped: list[int] = []  # entries of earlier groups that do not fit the demand
-        self._own: list[int] = []  # heap of the items ranked by their own key (see push)
+        self._own: list[int] = []  # heap of the items ranked by their own key, as `key << INDEX_BITS | item`
         self._rejected: list[int] = []  # items without capacity: from the own heap, or by `reject`
         self._passing = passing  # selects the items of entries that fit the demand
         self._key_of = key_of

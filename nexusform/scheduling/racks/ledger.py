@@ -71,7 +71,7 @@ class Ledger:
         self.capacities = site.start_capacities.copy()  # number of the free capacity of each machine
         self.memory = [0] * len(site.machines)  # used MiB of each machine
         self.extra_large = [0] * len(site.machines)  # VMs of extra large SKUs on each machine
-        # VMs by machine for weighers, and those placed by this plan: sessions do not count them.
+        # VMs by machine, and those placed by this plan. Only weighers read both, and weighers exclude pool sessions.
         self.machine_vms = VmCounts()
         self.new_vms = VmCounts()
         self.rack_vms = [0] * racks
@@ -108,7 +108,7 @@ class Ledger:
         ledger.clusters = self.clusters.copy()
         ledger.pools = self.pools.copy()
         ledger.unknown_cells = {machine: unknown_vms.copy() for machine, unknown_vms in self.unknown_cells.items()}
-        ledger._own = set()  # noqa: SLF001 - a twin of the same class
+        ledger._own = set()  # noqa: SLF001 - an object of the same class
         ledger.records, ledger.numbers = [], []
         ledger._layers, ledger._starts = self._layers, self._starts  # noqa: SLF001 - as above
         ledger._first = self._first  # noqa: SLF001 - as above

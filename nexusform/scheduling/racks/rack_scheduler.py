@@ -381,7 +381,7 @@ class RackScheduler:
     def _open_session(self, demand: Demand) -> PoolPlacementSession | None:
         """Open a session for the pool of the demand; None if its rules need a scan of every machine."""
         if demand.last_resort is not None or self.profile.weigh is not None:
-            return None  # sessions keep rankings, without exceptions and weights
+            return None  # the rankings kept by a session include no last resort and no weights
         usage = self._ledger.get_live_usage(demand.vm.owner, demand.vm.pool)
         rules = demand_rules.DemandRules(self._ledger, usage, demand, self.spread)
         if not rules.may_use_session():

@@ -76,7 +76,7 @@ class PoolPlacementSession:
         )
 
     def place(self, number: int | str) -> int:
-        """Place and count the VM with this number. Return its packed record (see the ledger), NOWHERE if none fits."""
+        """Place and count a VM. Return its pool, SKU, machine and cells packed in one number, NOWHERE if none fits."""
         racks, capacities = self._rack_queue, self._capacities
         while True:
             tied_racks = racks.front or racks.list_tied_items()  # the front: items known to tie for the next VM

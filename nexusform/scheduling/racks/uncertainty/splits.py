@@ -64,10 +64,10 @@ class CellSplits:
         """Enumerate the splits (assignments to cells) of VMs with `shares`. `base`: the cells left by other VMs."""
         self.shares = shares
         self._base = base
-        positions: dict[tuple[int, int], list[int]] = {}  # cells by their free capacity
+        cells_by_capacity: dict[tuple[int, int], list[int]] = {}
         for cell, free_cell in enumerate(base):
-            positions.setdefault(free_cell, []).append(cell)
-        self._equal_cells = [cells for cells in positions.values() if len(cells) > 1]
+            cells_by_capacity.setdefault(free_cell, []).append(cell)
+        self._equal_cells = [cells for cells in cells_by_capacity.values() if len(cells) > 1]
         self._layers = list(self._enumerate())  # splits of the first 0, 1, 2 ... VMs; too few if there are too many
         self.is_known = len(self._layers) == len(shares) + 1
         self.legal_splits: tuple[FreeCells, ...] = tuple(sorted(self._layers[-1])) if self.is_known else ()
