@@ -381,7 +381,7 @@ def get_catalogue_version(request: PlanRequest) -> str:
 def build_prior_context(
     prior: PriorState, skus: Mapping[str, VmSku], types: Mapping[str, ResourceType]
 ) -> ResourceTypeContext:
-    """Build the context to read arguments in state: SKUs and clusters before the plan; of duplicates the first wins."""
+    """Build the context to read arguments in state: SKUs and clusters before the plan, the first one of each name."""
     inventory, clusters = PlanInventory(), dict[str, Mapping[str, Any]]()
     for address, current in prior.objects.items():
         resource_type = types.get(address.type)
@@ -392,7 +392,7 @@ def build_prior_context(
         elif resource_type.kind is PlanningKind.VM_SKU:
             assert resource_type.add_to_inventory is not None
             resource_type.add_to_inventory(current.attributes, str(address), inventory)
-    all_skus = {**_index_skus_by_name(inventory), **skus}  # current figures of a declared SKU win
+    all_skus = {**_index_skus_by_name(inventory), **skus}  # a SKU in the configuration replaces the one in state
     # Existing VMs have their machines: their hints need no targets.
     return ResourceTypeContext(all_skus, clusters, lambda _resource_id: (frozenset(), frozenset()))
 

@@ -143,7 +143,7 @@ class VmContext(Struct, frozen=True):
 
 
 def build_vm_context(blocks: BlockPlanner) -> VmContext:
-    """Build the context from the racks and machines planned so far."""
+    """Build what all planners of VMs share: sites of the racks and machines planned so far, SKUs and hints."""
     request, selection, inventory = blocks.request, blocks.selection, blocks.inventory
     sites, clashes = site_plans.build_sites(inventory, request.split_choice)
     _set_recreated_machines(sites, blocks)
@@ -226,7 +226,7 @@ def _build_duplicate_machine_error(clash: MachineConflict, instances: Mapping[Ad
 
 
 def compute_demand(vm_object: VmObject, context: VmContext) -> tuple[VmDemand, list[Diagnostic]]:
-    """Return the demand of an instance, and problems. NO_DEMAND: it is removed or invalid. Errors make it invalid."""
+    """Return the demand of an instance (NO_DEMAND if removed or invalid), and problems. Errors make it invalid."""
     instance = vm_object.instance
     handlers = instance.type.vms
     assert handlers is not None
@@ -259,7 +259,7 @@ def keep_existing_numbers(pool: PoolDemand, cluster: str, vm_object: VmObject) -
     prior_keys = (*vm_object.prior.existing, *vm_object.prior.unplaced)  # with and without a machine
     existing_numbers = [number for name, number in prior_keys if name == pool.pool]
     if not (pool.removes_newest or pool.count_path) or set(existing_numbers) <= set(pool.numbers):
-        return pool  # its numbers count from the lowest
+        return pool  # without a count (plain VMs and VNFs), or no VM has a number above the count
     kept_numbers = sorted(existing_numbers, key=compute_number_sort_key)
     if pool.removes_newest:
         ages = rank_names_by_age(vm_object.instance.prior_note)  # VMs of an unrecorded age count as the oldest

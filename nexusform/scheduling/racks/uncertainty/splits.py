@@ -94,7 +94,7 @@ class CellSplits:
             yield layer
 
     def _list_choices(self, split: FreeCells, share: Share) -> Iterator[Cells]:
-        """Yield the possible cells of a share. Of equal cells, only the first ones are chosen."""
+        """Yield the possible cells of a share; `split` is the free capacity of each. Of equal ones, the first count."""
         equal_cells: dict[tuple[tuple[int, int], tuple[int, int]], list[int]] = {}  # by capacity at first and now
         for cell, (cpus, memory) in enumerate(split):
             if cpus >= share.cpus and memory >= share.memory:
@@ -206,7 +206,7 @@ def _compute_digest(text: str) -> bytes:
     return blake2b(text.encode(), digest_size=8).digest()
 
 
-# Returns the cells of a machine in the order in which a VM tries them.
+# Sorts the cells of a machine, given their free capacity: a VM tries the first one first.
 _Ranked: TypeAlias = Callable[[FreeCells], Sequence[int]]
 
 
@@ -245,7 +245,9 @@ class _SplitSearch:
         return None
 
     def _list_choices(self, split: FreeCells, index: int) -> Iterator[Cells]:
-        """Yield the possible cells of the VM at this index of the order, preferred cells first."""
+        """Yield the possible cells of the VM at this index of the order, preferred cells first. `split` is the CPUs and
+        memory still free in each cell.
+        """
         share = self._shares[self._order[index]]
         fitting = []
         for cell in self._ranked(split):
