@@ -90,8 +90,8 @@ def execute_plan(
     listener: StepListener,
     options: ExecutionOptions = DEFAULT_OPTIONS,
 ) -> ApplyResult:
-    """Execute the steps of a plan until none can run any more. The recorder has the state and the opening records (see
-    build_opening_records). `providers` are by name. A failed step skips its dependents; the others continue.
+    """Execute the steps of a plan until none can run any more. The recorder has the state, and the records of changes
+    without a step, such as moves. `providers` are by name. A failed step skips its dependents; the others continue.
     """
     run = _PlanExecution(plan, recorder, providers, types, clock=clock, listener=listener, options=options)
     return run.run()

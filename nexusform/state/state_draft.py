@@ -79,7 +79,9 @@ class UnfinishedApply(Struct, frozen=True):
 def build_plan_parts(
     document: bytes, steps: int, plan_digest: str, lineage: str, serial: int
 ) -> list[journal.PlanPart]:
-    """Build the records of a plan file with this number of steps before its apply; see PlanPart."""
+    """Build the records of a plan file, written before its apply: the parts of its text. `steps` is the number of steps
+    with an outcome of their own.
+    """
     text = base64.b64encode(zlib.compress(document)).decode()
     pieces = [text[start : start + _PART_LENGTH] for start in range(0, len(text), _PART_LENGTH)]
     count = len(pieces)

@@ -159,7 +159,7 @@ def _list_configured_arguments(settings: EvaluationSettings, type_name: str) -> 
 
 
 def _iterate_blocks(module: Module, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], ResourceBlock]]:
-    """Yield the blocks of a module and of all below it, with the static path of their module."""
+    """Yield the blocks of a module and of all below it, with the path of their module (names of calls)."""
     for block in module.resources.values():
         yield path, block
     for call in module.calls.values():

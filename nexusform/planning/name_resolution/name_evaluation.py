@@ -131,7 +131,7 @@ class Evaluation:
         return instances
 
     def has_known_modules(self, path: tuple[str, ...]) -> bool:
-        """Return whether the repetition of all modules on a static path is known."""
+        """Return whether count and for_each of all modules on a path (names of calls, without keys) are known."""
         for depth, name in enumerate(path):
             for parent in self.list_module_instances(path[:depth]):
                 if self.get_module_expansion(parent, parent.module.calls[name]).unknown:
@@ -332,7 +332,7 @@ class Evaluation:
 
     def find_module_instance(self, parent: ModuleInstance, name: str, key: Key) -> ModuleInstance | None:
         """Return the instance of a call with this key."""
-        self.list_module_instances((*(step.name for step in parent.path), name))
+        self.list_module_instances((*(step.name for step in parent.path), name))  # it indexes them in `_by_path`
         return self._by_path.get((*parent.path, ModulePathStep(name, key)))
 
     def build_module_value(self, parent: ModuleInstance, call: ModuleCall) -> Value:

@@ -193,7 +193,7 @@ def _build_dependency_cycle_errors(
 
 
 def describe_block_node(node: Declaration) -> str:
-    """Return a node in configuration syntax."""
+    """Return a declaration as expressions refer to it: `module.a.var.zone`."""
     path = "".join(f"module.{name}." for name in node.module)
     if node.kind == "resource":  # its name is <type>.<name>
         return path + node.name

@@ -147,7 +147,7 @@ class SplitCapacities:
         )
 
     def _count_maximum(self, cells: FreeCells, shapes: Sequence[VmShape]) -> tuple[int, ...]:
-        """Count how many VMs of each SKU fit alone in a split (NUMA layout), with the better case of its VFs."""
+        """Count how many VMs of each SKU fit alone in a split (NUMA layout), in the best case of free VFs per cell."""
         capacities = [self._get_capacity_number(cells, vfs) for vfs in self._free_vfs]
         return tuple(max(shape.steps.count(capacity) for capacity in capacities) for shape in shapes)
 
