@@ -62,7 +62,7 @@ class ApplyRecorder:
         return self._draft.build_state()
 
     def get_unfinished_apply(self) -> UnfinishedApply | None:
-        """Return the remaining part of the plan."""
+        """Return the plan of the apply with its completed steps; None if the apply is completed."""
         return self._draft.build_unfinished_apply()
 
     def get_instance(self, address: Address) -> InstanceState | None:

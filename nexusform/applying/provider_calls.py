@@ -65,8 +65,8 @@ def build_object_state(change: Change, attributes: Mapping[str, Any], *, is_tain
 
 
 class ProviderCall(Struct, frozen=True):
-    """Step with all data for its provider call. `deposed` is the key of the deposed object that a delete
-    removes, "" for the current one. `resumed_operation`: see ChangeRequest.
+    """Step with all data for its provider call. `deposed` is the key of the deposed object that a delete removes, ""
+    for the current one. `resumed_operation` was started by an earlier run, `unfinished` is an earlier failed change.
     """
 
     step: Step

@@ -39,7 +39,7 @@ class SiteSettings(Struct, frozen=True):
 
 
 class InventoryRack(Struct, frozen=True):
-    """Rack with its machines by name. `planned` racks take no VM yet."""
+    """Rack with its machines by name. A planned one (`is_planned`) takes no VM yet."""
 
     id: str
     site_id: str
@@ -75,7 +75,7 @@ class InventoryMachine(Struct, frozen=True):
 
 
 class PlanInventory(Struct):
-    """Sites, racks, machines and SKUs of a plan (its phases 1 to 3), by the address (text) of their resource.
+    """Sites, racks, machines and SKUs of a plan, by the address (text) of their resource.
     `addresses_by_name` maps (kind, scope, name) to an address; the resource types maintain it, so duplicates and
     references are found at once. `unmanaged` are the VMs observed by a provider on machines of a site (by its id)
     without a resource. `pending_actions` are ids of machines with a pending action.

@@ -79,7 +79,7 @@ _PLACEMENT_ADVICE = frozenset(  # advice on placements is dropped if the plan ha
 
 
 class PlacementPhasesResult(Struct, frozen=True):
-    """Outcome of all placement phases. `prior_context` holds the context of the prior VMs' requests;
+    """Outcome of all placement phases. `prior_context` is the context to read the arguments of VMs in state.
     `diagnostics` are about prior objects, `phase_diagnostics` those of the phases, which may be consequences
     of others. `contributions` are the results of domain phases.
     """

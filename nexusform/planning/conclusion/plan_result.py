@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class ExplainedVm(Struct, frozen=True):
-    """Explanation of the location of one VM: the decision, and its frequency in the samples."""
+    """Explanation of the location of one VM (`object`): the decision, and the reason of the placement (`trigger`)."""
 
     address: Address
     object: str

@@ -77,7 +77,7 @@ _ORDER_SAMPLES = (None, 0, 1, 2)  # samples in which another order of objects is
 
 
 class DraftStep(Struct):
-    """Step with incomplete waits."""
+    """Step under construction: waits are still added. `change` is the index of its change in the plan."""
 
     id: int
     kind: StepKind

@@ -273,7 +273,7 @@ _CHANGE_ACTIONS = (Action.UPDATE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
 
 
 class TriggerReference(Struct, frozen=True):
-    """Target of one reference: a block or (with `key`) an instance of it, as a whole or at a `path`."""
+    """Target of a reference of replace_triggered_by: a block, or its instance of `key`; as a whole, or at a `path`."""
 
     type: str
     name: str

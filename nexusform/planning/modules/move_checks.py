@@ -31,8 +31,8 @@ def check_moved_blocks(configuration: Configuration, evaluation: Evaluation) -> 
 
 
 class _MoveChecker:
-    # Moves of addresses so far: `_to` by source, `_from` by target. `b` as all instances of a block (True in the
-    # keys) and `b` as its only instance are distinct.
+    # Moves so far: `_to` by source address, `_from` by target. The address of a block, such as `nexus_rack.r`, may mean
+    # all of its instances (True in the key), or its only instance (False).
 
     def __init__(self, evaluation: Evaluation) -> None:
         self.evaluation = evaluation

@@ -80,7 +80,9 @@ class _MaximumDepthExceeded(Exception):
 
 
 class Evaluation:
-    """Names of one pass. `diagnostics` collects the problems of evaluation."""
+    """Values of variables, locals, outputs and resources in one pass of planning, each computed at its first use.
+    `diagnostics` collects the problems of evaluation.
+    """
 
     def __init__(self, settings: EvaluationSettings) -> None:
         self.settings = settings

@@ -53,7 +53,7 @@ class Selection(Struct, frozen=True):
         return not any(pattern.is_match(address) for pattern in self.excludes)
 
     def is_direct_target(self, address: Address) -> bool:
-        """Return whether -target names the instance itself. Dependencies of a target are only selected."""
+        """Return whether -target names the instance itself: a dependency of a target is selected, but no target."""
         return any(pattern.is_match(address) for pattern in self.targets)
 
     def is_replacement_requested(self, address: Address) -> bool:

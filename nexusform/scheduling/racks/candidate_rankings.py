@@ -25,7 +25,7 @@ FEW = 8  # so many entries are inserted one by one; more are sorted in
 
 
 class NeutralRanking:
-    """Neutral ranking of some machines or racks."""
+    """Machines or racks ranked by neutral keys: as if the cluster of the demand had no VMs."""
 
     def __init__(self, items: Sequence[int], key_of: Figure) -> None:
         """Rank the items, numbers of racks or machines, by their keys: the lowest first."""
@@ -53,7 +53,7 @@ Passing = Callable[[list[int]], list[int]]  # selects, from some entries, the it
 
 
 class NeutralKeys(NamedTuple):
-    """Neutral keys of racks and machines."""
+    """Keys to rank racks and machines for a demand, as if its cluster had no VMs."""
 
     rack_keys: PackedSortKeys
     machine_keys: PackedSortKeys

@@ -181,7 +181,7 @@ def _build_rack_check(ledger: Ledger, find_rejection: RejectionCheck) -> Rejecti
 
 
 class DemandRules:
-    """Rules opened for one demand, beyond machine and capacity filters. As live as `usage`."""
+    """Ranking keys, and filters on demands and counts of VMs, for one demand. They count later VMs if `usage` does."""
 
     def __init__(self, ledger: Ledger, usage: Usage, demand: Demand, spread: RackSpread) -> None:
         """Prepare the filters and ranking keys of the site for one demand. `usage` are the VMs that they count."""

@@ -140,7 +140,7 @@ UNKNOWN_CELLS: Final = 0  # number of the empty tuple of cells: the cells of a V
 
 
 class CapacityTable:
-    """Interned capacities and cell tuples of a site. They only grow."""
+    """Table of all capacities and tuples of cells on a site, by number. Each is stored once, and none is removed."""
 
     def __init__(self) -> None:
         self.capacities: list[FreeCapacity] = []  # by number; negative figures: more is taken than the machine has

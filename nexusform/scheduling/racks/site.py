@@ -25,7 +25,7 @@ SKU_MASK = (1 << SKU_BITS) - 1
 
 
 class CapacityStep(NamedTuple):
-    """Effect of one more VM of a shape on a capacity: its cells (an id) and the remaining capacity."""
+    """Effect of one more VM of a SKU on a capacity: the numbers of its cells and of the remaining capacity."""
 
     cells: int
     capacity: int
@@ -153,7 +153,7 @@ class SplitCapacities:
 
 
 class VmShape:
-    """Internal form of a VM SKU."""
+    """VM SKU of a site: its number there, and figures for placement."""
 
     __slots__ = ("is_extra_large", "memory", "number", "share", "sku", "steps")
 

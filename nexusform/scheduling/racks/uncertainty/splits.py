@@ -245,9 +245,7 @@ class _SplitSearch:
         return None
 
     def _list_choices(self, split: FreeCells, index: int) -> Iterator[Cells]:
-        """Yield the possible cells of the VM at this index of the order, preferred cells first. `split` is the CPUs and
-        memory still free in each cell.
-        """
+        """Yield possible cells of the VM at `index` of the order, preferred first. `split`: free capacity of each."""
         share = self._shares[self._order[index]]
         fitting = []
         for cell in self._ranked(split):
