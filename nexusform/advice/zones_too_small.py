@@ -38,8 +38,8 @@ def _find_wider_zones(count: int, zones: frozenset[str], site: LintSite) -> list
     added first. If even all zones have too few machines, return all.
     """
     selected = set(zones)
-    all_zones = [machine.availability_zone for machine in site.list_schedulable(None)]  # one entry per machine
-    sizes = Counter(zone for zone in all_zones if zone not in selected)
+    machines = site.list_schedulable(None)  # of all zones
+    sizes = Counter(machine.availability_zone for machine in machines if machine.availability_zone not in selected)
     machine_count = len(site.list_schedulable(frozenset(selected)))
     for zone, size in sorted(sizes.items(), key=lambda pair: (-pair[1], pair[0])):  # the largest first, then by name
         if machine_count >= count:

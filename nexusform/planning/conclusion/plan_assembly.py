@@ -528,11 +528,12 @@ def remove_consequential_errors(
         diagnostics = [diagnostic for diagnostic in diagnostics if diagnostic.id not in _UNKNOWN_VALUES]
     remaining = _remove_dependents_of_errors(diagnostics, order)
     if has_earlier_errors:
-        return [diagnostic for diagnostic in remaining if diagnostic.id not in _CONSEQUENCES]
-    if any(diagnostic.id == UNKNOWN_PLACEMENT for diagnostic in remaining):  # it is the cause of the others
+        consequences = _CONSEQUENCES
+    elif any(diagnostic.id == UNKNOWN_PLACEMENT for diagnostic in remaining):  # it is the cause of the others
         consequences = _CONSEQUENCES - {UNKNOWN_PLACEMENT}
-        return [diagnostic for diagnostic in remaining if diagnostic.id not in consequences]
-    return remaining
+    else:
+        return remaining
+    return [diagnostic for diagnostic in remaining if diagnostic.id not in consequences]
 
 
 def _remove_dependents_of_errors(diagnostics: Sequence[Diagnostic], order: PlanningOrder) -> list[Diagnostic]:
