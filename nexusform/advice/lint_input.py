@@ -160,8 +160,7 @@ class LintInput(Struct, frozen=True):
         return tuple(pool for pool in self.pools if pool.site_id == site_id)
 
 
-# Maximum number of items in a sentence of advice.
-MAXIMUM_ITEMS: Final = 6
+MAXIMUM_ITEMS: Final = 6  # maximum number of items in a sentence of advice
 
 
 def build_finding(rule: str, detail: str, pool: LintPool, subject: Span | None = None, *, summary: str) -> Diagnostic:
@@ -187,7 +186,7 @@ def build_placement_simulator(before: RackScheduler) -> Simulate:
 
 def _place_new_vms(scheduler: RackScheduler, pool: LintPool) -> Iterator[object]:
     """Place the new VMs of a pool in the scheduler and yield its answer for each. VMs replaced in batches are removed
-    in between. `removals` has the VMs to release by the number of VMs placed before.
+    in between: `pool.removals` has their handles by the number of VMs placed before.
     """
     demands = list(map(pool.build_demand, pool.new_numbers))
     placed_count = 0

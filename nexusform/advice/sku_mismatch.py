@@ -23,7 +23,7 @@ def check(facts: LintInput) -> list[Diagnostic]:
         if not machines or not pool.new_numbers:
             continue  # no machine to compare, or nothing placed by this plan
         unlisted_machines = [machine for machine in machines if not _is_sku_supported_by_machine(machine, pool.sku)]
-        hardware = format_list(sorted({str(m.machine_sku) for m in unlisted_machines}), MAXIMUM_ITEMS)
+        hardware = format_list(sorted({str(machine.machine_sku) for machine in unlisted_machines}), MAXIMUM_ITEMS)
         if not unlisted_machines:
             detail = _format_inefficient_sku(pool, machines, facts.vm_skus)
         elif len(unlisted_machines) < len(machines):

@@ -38,7 +38,8 @@ def _find_wider_zones(count: int, zones: frozenset[str], site: LintSite) -> list
     added first. If even all zones have too few machines, return all.
     """
     selected = set(zones)
-    sizes = Counter(m.availability_zone for m in site.list_schedulable(None) if m.availability_zone not in selected)
+    machines = site.list_schedulable(None)  # of all zones
+    sizes = Counter(machine.availability_zone for machine in machines if machine.availability_zone not in selected)
     machine_count = len(site.list_schedulable(frozenset(selected)))
     for zone, size in sorted(sizes.items(), key=lambda pair: (-pair[1], pair[0])):  # the largest first, then by name
         if machine_count >= count:

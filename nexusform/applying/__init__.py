@@ -1,7 +1,6 @@
 """Execution of a plan's steps through providers, without decisions."""
 
-# Public names of the package, by module.
-PUBLIC = {
+PUBLIC = {  # public names of the package, by module
     "answer_comparison": "compare_answer WrongPrediction",
     "prediction_checks": (
         "list_completed_objects list_vms_without_machine select_tied build_journal_records "

@@ -102,11 +102,10 @@ _CELLS: Final = ("numa_cells", "cells")  # as a list; a plain VM's `numa_cells` 
 
 
 def _find_different_paths(planned: Any, answer: Any, path: Path) -> Iterator[Path]:
-    """Yield the paths at which the answer of a provider differs from the plan; `path` is that of the two values.
-
-    Values unknown at planning may become anything. A part absent on one side counts as null. Mappings, and lists of
-    equal length, are compared part by part: ("nodes", "web-1", "machine") if only this machine differs. Of other
-    values, such as lists of different lengths, the path of the whole value is yielded.
+    """Yield the paths at which the answer of a provider differs from the plan; `path` is that of the two values. Values
+    unknown at planning may become anything. A part absent on one side counts as null. Mappings, and lists of equal
+    length, are compared part by part: ("nodes", "web-1", "machine") if only this machine differs. Of other values, such
+    as lists of different lengths, the path of the whole value is yielded.
     """
     if planned is UNKNOWN:
         return

@@ -51,9 +51,10 @@ class ApplyRecorder:
     """
 
     def __init__(self, backend: StateBackend, base: State, remaining: UnfinishedApply | None = None) -> None:
+        """Start from the state `base`. `remaining` is the rest of a plan with an apply that was interrupted."""
         self._backend = backend
         self._draft = StateDraft(base, remaining)
-        self._lines: list[bytes] = []
+        self._lines: list[bytes] = []  # records not written yet
         self.has_written = False  # whether a flush succeeded; no step starts before
 
     def get_state(self) -> State:
@@ -61,7 +62,7 @@ class ApplyRecorder:
         return self._draft.build_state()
 
     def get_unfinished_apply(self) -> UnfinishedApply | None:
-        """Return the remaining part of the plan."""
+        """Return the plan of the apply with its completed steps; None if the apply is completed."""
         return self._draft.build_unfinished_apply()
 
     def get_instance(self, address: Address) -> InstanceState | None:
@@ -168,7 +169,6 @@ def build_start_record(plan: Plan, state: State, lineage: str, plan_digest: str 
 
 def build_opening_records(plan: Plan, state: State) -> list[Record]:
     """Return the records between the start and the first step: moves, observed objects, and changes without a provider.
-
     A change without a provider is an import, or new metadata such as the dependencies of an object.
     """
     draft = StateDraft(state)  # with the records so far
@@ -255,7 +255,7 @@ def recover_step_outcomes(
         # outcome builds on the first, because an outcome contains the complete instance at its address.
         before = instances.get(intent.address, open_intent.prior)
         instance = _build_instance_as_read(intent, before, answers[position].attributes)
-        if not intent.deposed:  # the note belongs to the current object
+        if not intent.deposed:  # only the current object gets the private note read by the provider
             instance = _merge_provider_note(instance, intent, answers[position])
         instances[intent.address] = instance
         step = intent.number if _is_step_completed(intent, answers[position]) else NO_STEP  # NO_STEP: not done
@@ -303,8 +303,8 @@ def _build_read_request(open_intent: OpenStepIntent) -> ReadRequest:
 
 
 def _merge_provider_note(instance: InstanceState | None, intent: Intent, answer: ReadResult) -> InstanceState | None:
-    """Return the instance with the note of the provider's answer. After a failed create it is tainted instead: the next
-    plan replaces it, so its note is not needed.
+    """Return the instance with the private note of the provider's answer. After a failed create it is tainted instead:
+    the next plan replaces it, so its note is not needed.
     """
     current = get_current_object(instance)
     if current is None:  # the object does not exist

@@ -90,8 +90,8 @@ def execute_plan(
     listener: StepListener,
     options: ExecutionOptions = DEFAULT_OPTIONS,
 ) -> ApplyResult:
-    """Execute the steps of a plan until none can run any more. The recorder has the state and the opening records (see
-    build_opening_records). `providers` are by name. A failed step skips its dependents; the others continue.
+    """Execute the steps of a plan until none can run any more. The recorder has the state, and the records of changes
+    without a step, such as moves. `providers` are by name. A failed step skips its dependents; the others continue.
     """
     run = _PlanExecution(plan, recorder, providers, types, clock=clock, listener=listener, options=options)
     return run.run()
@@ -137,9 +137,10 @@ class _StepGraph(Struct):
         self._complete_dependency_of_steps(self.followers.pop(step, ()))
 
     def _complete_dependency_of_steps(self, steps: Iterable[int]) -> None:
+        """Reduce the number of waits of these steps by one. Steps without a further wait are ready."""
         for step in steps:
             self.open_waits[step] -= 1
-            if not self.open_waits[step]:  # it waits for no further step
+            if not self.open_waits[step]:
                 heappush(self.ready, step)
 
     def list_dependents(self, step: int) -> list[int]:
@@ -178,10 +179,10 @@ class _PlanExecution:
         self._listener = listener
         self._options = options
         self._graph = _StepGraph.build_graph(self._steps)
-        self._depth = max(options.parallelism, 1)  # running steps allowed now: see _adjust_queue_depth
+        self._depth = max(options.parallelism, 1)  # running steps allowed now, adjusted to the speed of the journal
         # More steps than the parallelism may run, unless they run one by one or a failure stops the rest.
         self._allows_extra_steps = options.parallelism > 1 and not options.fail_fast
-        self._operations = recorder.list_operations()
+        self._operations = recorder.list_operations()  # started by an earlier run, by step id
         self._workers: ProviderWorkerPool[ProviderCall, ChangeResult | None, StepProgress] = ProviderWorkerPool(
             max(options.parallelism, 1), call_provider, is_idle=lambda news: news.is_waiting
         )
@@ -226,7 +227,7 @@ class _PlanExecution:
         forgotten = self._counts[StepKind.FORGET]
         return ApplyResult(
             state=self._recorder.get_state(),
-            end_events=tuple(self._end_events[s.id] for s in self._plan.steps if s.kind is not StepKind.GATE),
+            end_events=tuple(self._end_events[step.id] for step in self._plan.steps if step.kind is not StepKind.GATE),
             added=added,
             changed=self._counts.total() - added - destroyed - forgotten,
             destroyed=destroyed,
@@ -328,7 +329,7 @@ class _PlanExecution:
         problem = completed_call.problem
         is_pending = isinstance(problem, StepPending)
         if problem is not None and (is_pending or problem.is_partial or call.step.id in self._unrecorded_steps):
-            # Without a recorded outcome, the next run resumes the step or reads its object, as after a crash.
+            # It may be done in part. Without a recorded outcome, the next run resumes the step or reads its objects.
             self._record_end(call.step, StepOutcome.WAITING if is_pending else StepOutcome.FAILED, str(problem))
             return
         schema = self._types[call.key.type].schema if call.key.type in self._types else None

@@ -103,7 +103,7 @@ def _build_rows(predictions: Iterable[PredictedVm]) -> Iterator[_RackVms]:
         certainty = prediction.certainty
         flags = (prediction.is_machine_certain, prediction.is_count_certain)
         _, _, count_tied = certainty.tied  # numbers of equally good racks, machines and counts
-        is_unreduced = certainty.measured is None  # a row has `measured` shares for all of its VMs, or for none
+        is_unreduced = certainty.measured is None  # without a reduction by the accuracy of earlier predictions
         members_by_row[prediction.rack, flags, certainty.rack_count, count_tied, is_unreduced].append(prediction)
         if prediction.tied_machines and ties is None:
             ties = (prediction.is_tie_certain, list(_fold_names(prediction.tied_machines)))
@@ -114,7 +114,6 @@ def _build_rows(predictions: Iterable[PredictedVm]) -> Iterator[_RackVms]:
 
 def _build_row(members: Sequence[PredictedVm], ties: tuple[bool, list[str]] | None) -> _RackVms:
     """Build the compact row of VMs on one rack. They agree in everything except number, machine and its certainty.
-
     Differing figures form a column with one entry per VM. A column of equal entries becomes a single value. The
     machines "rack1-bm01" and "rack1-bm02" become the prefix "rack1-bm0" and the suffixes "1,2". `ties` holds whether
     the tied machines of the pool are certain, and their names, for its first row; None for the other rows.

@@ -67,8 +67,8 @@ def verify_predictions(
 def verify_object_predictions(
     objects: Mapping[Address, ObjectState], types: Mapping[str, ResourceType], new: Mapping[Address, OpenPredictions]
 ) -> PredictionResults:
-    """Verify the open predictions of observed `objects`. An earlier apply recorded these in the note of their object,
-    without an observation of the VM. The predictions in `new` replace those of the same pools.
+    """Verify the open predictions of observed `objects`. An earlier apply recorded them in the private note of their
+    object, because nothing was observed then. The predictions in `new` replace those of the same pools.
     """
     verified: dict[str, list[VerifiedPrediction]] = {}  # by site id
     unverified: dict[Address, OpenPredictions] = {}  # to replace other open ones in the note
@@ -77,10 +77,10 @@ def verify_object_predictions(
         if not recorded and not new_predictions:  # nothing to verify
             continue
         owner_id = str(observed.attributes.get("id"))
-        kind = types.get(address.type)
+        resource_type = types.get(address.type)
         existing_vms: Iterable[PlacedVm] = ()
-        if kind is not None and kind.vms is not None:
-            existing_vms = kind.vms.list_existing_vms(observed.attributes)
+        if resource_type is not None and resource_type.vms is not None:
+            existing_vms = resource_type.vms.list_existing_vms(observed.attributes)
         vms = index_vms(existing_vms)
         earlier = {pool: predicted for pool, predicted in recorded.items() if pool not in new_predictions}
         newly_verified, remaining = verify_open_predictions({**earlier, **new_predictions}, vms, owner_id)
@@ -188,9 +188,9 @@ def list_vms_without_machine(
     """Return the names of VMs of `completed` objects (addresses) placed by the plan, but without a machine in state."""
     placed_vms: set[tuple[Address, str, int | str]] = set()  # address, pool and number of those with a machine
     for address, current in state.list_current_objects():
-        family = types[address.type].vms if str(address) in completed else None
-        if family is not None:
-            placed_vms.update((address, vm.pool, vm.number) for vm in family.list_existing_vms(current.attributes))
+        handlers = types[address.type].vms if str(address) in completed else None
+        if handlers is not None:
+            placed_vms.update((address, vm.pool, vm.number) for vm in handlers.list_existing_vms(current.attributes))
     names: list[str] = []
     for row in plan.placements:
         is_placed_by_plan = row.kind == VM and row.action in _PLACING_ACTIONS
@@ -278,7 +278,7 @@ def _take_observed_vm(counts: Counter[str], name: str) -> bool:
 
 
 def build_journal_records(results: PredictionResults, state: State) -> Iterator[InstanceOutcome]:
-    """Yield journal records to add verified predictions to the notes of sites, and open ones to those of objects."""
+    """Yield records to add verified predictions to the private notes of sites, and open ones to those of objects."""
     for address, current in state.list_current_objects():
         private = current.private
         if address in results.unverified:

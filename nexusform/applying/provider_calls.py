@@ -65,8 +65,8 @@ def build_object_state(change: Change, attributes: Mapping[str, Any], *, is_tain
 
 
 class ProviderCall(Struct, frozen=True):
-    """Step with all data for its provider call. `deposed` is the key of the deposed object that a delete
-    removes, "" for the current one. `resumed_operation`: see ChangeRequest.
+    """Step with all data for its provider call. `deposed` is the key of the deposed object that a delete removes, ""
+    for the current one. `resumed_operation` was started by an earlier run, `unfinished` is an earlier failed change.
     """
 
     step: Step
@@ -94,8 +94,8 @@ def build_call(
     options: ExecutionOptions = DEFAULT_OPTIONS,
     before: InstanceState | None = None,
 ) -> ProviderCall:
-    """Build the call of a step. `before` is the instance at its address, with notes for updates and deletes. An update
-    also finishes an earlier change that failed. `resumed_operation` is of an earlier run.
+    """Build the call of a step. `before` is the instance at its address: updates and deletes get their private note
+    from it. An update also finishes an earlier change that failed. `resumed_operation` was started by an earlier run.
     """
     deposed_key = get_deposed_key(step, change)
     failed_change: Mapping[str, Any] | None = None
@@ -130,7 +130,7 @@ def get_failed_change(current: ObjectState | None) -> Mapping[str, Any] | None:
 
 
 def set_failed_change(current: ObjectState, unfinished: Mapping[str, Any] | None) -> ObjectState:
-    """Return an object with this failed change in its note, None for none."""
+    """Return an object with this failed change in its private note; None removes the entry."""
     return replace(current, private=replace_note_entry(current.private, UNFINISHED_KEY, unfinished or {}))
 
 

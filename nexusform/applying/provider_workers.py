@@ -43,9 +43,10 @@ class ProviderWorkerPool(Generic[Task, Answer, News]):
         call: Callable[[Task, Callable[[News], None]], Answer],
         is_idle: Callable[[News], bool] = lambda _news: False,
     ) -> None:
+        """Create a pool for `count` active calls. `is_idle` returns whether a call only waits after this news."""
         self._count = count
         self._call = call
-        self._is_idle = is_idle  # whether a call only waits after this news
+        self._is_idle = is_idle
         self._slots = Semaphore(count)  # one per active call
         self._idle_count = 0  # calls only waiting, without a slot
         self._inbox: SimpleQueue[Task | None] = SimpleQueue()

@@ -42,7 +42,7 @@ class MachineLocations:
     """Machines of a state with locations, read on first use and for unknown machines."""
 
     def __init__(self, state: Callable[[], State]) -> None:
-        self._state = state
+        self._state = state  # called if a machine is not in `_locations`
         self._locations: dict[tuple[str, str], tuple[str, str]] = {}  # (rack, zone) by site and machine
 
     def update_locations(self, attributes: Mapping[str, Any]) -> Mapping[str, Any]:

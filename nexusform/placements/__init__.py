@@ -1,7 +1,6 @@
 """VMs to place, placed VMs, and scores of predicted placements."""
 
-# Public names of the package, by module.
-PUBLIC = {
+PUBLIC = {  # public names of the package, by module
     "prediction_scores": (
         "add_predictions_to_note compute_score COUNT_PREDICTION list_wrong_certain lower_share_to_accuracy "
         "MACHINE_PREDICTION NOT_VERIFIED_KEY parse_record PredictionRecord RACK_PREDICTION RECORD_KEY "

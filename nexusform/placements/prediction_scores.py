@@ -172,10 +172,9 @@ def add_predictions_to_note(
 
 
 def _update_correct_streak(record: dict[tuple[str, int], ShareClassScore], prediction: VerifiedPrediction) -> None:
-    """Update the streak in the record: the correct predictions in a row since a certain one was wrong.
-
-    A wrong certain prediction starts the streak, and a further one restarts it at 0. After MIN_VERIFIED correct ones it
-    ends. Until then, no prediction is reported as certain.
+    """Update the streak in the record: the correct predictions in a row since a certain one was wrong. A wrong certain
+    prediction starts the streak, and a further one restarts it at 0. After MIN_VERIFIED correct ones it ends. Until
+    then, no prediction is reported as certain.
     """
     if prediction.share_class != _CERTAIN_CLASS:
         return
@@ -196,7 +195,7 @@ def lower_share_to_accuracy(record: PredictionRecord, subject: str, share: float
     prediction nothing is certain until enough have been correct in a row.
     """
     score = record.get((subject, compute_share_class(share)), ShareClassScore())
-    if share >= 1 and _STREAK in record:
+    if share >= 1 and _STREAK in record:  # the streak starts with a wrong certain prediction
         return min(score.accuracy, _MAX_UNCONFIRMED_SHARE)
     return share if score.verified < MIN_VERIFIED else min(share, score.accuracy)
 
@@ -207,8 +206,7 @@ def compute_score(record: PredictionRecord) -> PredictionRecordScore | None:
     total, certain = ShareClassScore(), ShareClassScore()
     for key, score in record.items():
         subject, share_class = key
-        # Ties are counted apart: many are correct by chance.
-        if key == _STREAK or subject == TIE_PREDICTION:
+        if key == _STREAK or subject == TIE_PREDICTION:  # ties are counted apart: many are correct by chance
             continue
         total = total.add_score(score)
         if share_class == _CERTAIN_CLASS:

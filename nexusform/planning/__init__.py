@@ -1,7 +1,6 @@
 """Planning: configuration and prior state to a Plan. Pure; start reading at planner.py."""
 
-# Public names of the package, by module.
-PUBLIC = {
+PUBLIC = {  # public names of the package, by module
     "phases": "collect_claims DomainPhasesResult ProposedFix ScheduledPod Instances DomainPhases",
     "planner": "make_plan",
     "plan_request": "ArgumentAdjustment ValueOverride ImportedObject PlanRequest Progress PlanningStage",

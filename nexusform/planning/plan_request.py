@@ -63,8 +63,7 @@ class PlanningStage(StrEnum):
     SAMPLES = "samples"
 
 
-# (stage, completed count, total count: 0 if unknown)
-Progress: TypeAlias = Callable[[PlanningStage, int, int], None]
+Progress: TypeAlias = Callable[[PlanningStage, int, int], None]  # (stage, completed count, total count: 0 if unknown)
 
 
 class PlanRequest(Struct, frozen=True):

@@ -95,7 +95,7 @@ def _run_planning_stages_once(request: PlanRequest) -> PlanResult:
     blocks = BlockPlanner(request, start.prior, start.order, start.selection, bodies)
     outcome = _plan_destroy(blocks, evaluation) if request.mode is Mode.DESTROY else _run_phases(blocks, evaluation)
     prior_addresses = [*prior.instances, *prior.previous.values()]  # after and before `moved` blocks
-    prior_names = {address: vm_object.list_prior_names() for address, vm_object in outcome.vms.items()}
+    prior_names = {address: vm_object.list_prior_names() for address, vm_object in outcome.objects.items()}
     condition_problems, checks = _check_conditions_outside_resources(request, outcome.evaluation, start.selection)
     output_changes = plan_outputs(request, outcome.evaluation, start.selection)
     phase_diagnostics = [*outcome.phase_diagnostics, *blocks.diagnostics, *bodies.diagnostics]
@@ -196,8 +196,8 @@ def _run_phases(blocks: BlockPlanner, evaluation: Evaluation) -> PlacementPhases
     planned_vms = plan_vms(order.list_phase(planning_order.VM_PHASE), orphans.with_vms, context, blocks, evaluation)
     placed_evaluation = planned_vms.evaluation  # with known placements
     used_phases = load_used_phases([*order.blocks, *blocks.prior.instances])  # of domains
-    vms = planned_vms.objects.values()
-    contributions = tuple([phases.plan(blocks, vms, placed_evaluation) for phases in used_phases])
+    objects = planned_vms.objects.values()
+    contributions = tuple([phases.plan(blocks, objects, placed_evaluation) for phases in used_phases])
     domain_diagnostics = chain.from_iterable(result.diagnostics for result in contributions)
     for block in order.list_phases(planning_order.PHASES_AFTER_PLACEMENTS):
         blocks.plan_block(block, placed_evaluation)
@@ -209,7 +209,7 @@ def _run_phases(blocks: BlockPlanner, evaluation: Evaluation) -> PlacementPhases
     return PlacementPhasesResult(
         evaluation=placed_evaluation,
         sites=context.sites,
-        vms=planned_vms.objects,
+        objects=planned_vms.objects,
         prior_context=context.prior_context,
         contributions=contributions,
         diagnostics=(*orphans.diagnostics, *context.diagnostics),
@@ -219,14 +219,14 @@ def _run_phases(blocks: BlockPlanner, evaluation: Evaluation) -> PlacementPhases
 
 def _plan_destroy(blocks: BlockPlanner, evaluation: Evaluation) -> PlacementPhasesResult:
     """Destroy the selection and its dependents: nothing is evaluated or placed."""
-    vms, prior_context = plan_destroy(blocks)
+    objects, prior_context = plan_destroy(blocks)
     used_phases = load_used_phases([*blocks.order.blocks, *blocks.prior.instances])  # of domains
-    contributions = tuple([phases.remove(blocks, vms.values()) for phases in used_phases])
+    contributions = tuple([phases.remove(blocks, objects.values()) for phases in used_phases])
     return PlacementPhasesResult(
         evaluation=evaluation,
         sites={},
-        vms=vms,
+        objects=objects,
         prior_context=prior_context,
         contributions=contributions,
-        phase_diagnostics=tuple(problem for part in contributions for problem in part.diagnostics),
+        phase_diagnostics=tuple(problem for domain in contributions for problem in domain.diagnostics),
     )

@@ -1,7 +1,6 @@
 """Placement decisions from hosts, demands and existing bindings. Independent of HCL, state and plans."""
 
-# Public names of the package, by module.
-PUBLIC = {
+PUBLIC = {  # public names of the package, by module
     "sku_catalogue": ("compute_size_key CATALOGUES DEFAULT_MACHINE_SKU find_largest_sku NEWEST"),
     "placement_decision": "PlacementCertainty ObjectLocation Rejection",
     "kubelet": (

@@ -14,8 +14,7 @@ from msgspec import Struct, field
 from nexusform.scheduling.racks.vms import VmSku
 from nexusform.scheduling.sku_catalogue import compute_allocatable_cpus
 
-# kubelet does not start under a policy with more NUMA cells.
-MAX_CELLS: Final = 8
+MAX_CELLS: Final = 8  # kubelet does not start under a policy with more NUMA cells
 STORAGE: Final = "ephemeral-storage"
 HUGEPAGES: Final = "hugepages-"
 MIB: Final = 2**20
@@ -94,7 +93,7 @@ def list_registered_labels(name: str, *, control_plane: bool) -> dict[str, str]:
 
 
 def compute_capacity(sku: VmSku) -> NodeSize:
-    """Return the size of the VM."""
+    """Return the CPUs (milli-CPUs) and memory (bytes) of a node of this SKU."""
     return NodeSize(1000 * sku.vcpus, sku.memory_mib * MIB)
 
 

@@ -39,7 +39,7 @@ class SiteSettings(Struct, frozen=True):
 
 
 class InventoryRack(Struct, frozen=True):
-    """Rack with its machines by name. `planned` racks take no VM yet."""
+    """Rack with its machines by name. A planned one (`is_planned`) takes no VM yet."""
 
     id: str
     site_id: str
@@ -75,7 +75,7 @@ class InventoryMachine(Struct, frozen=True):
 
 
 class PlanInventory(Struct):
-    """Sites, racks, machines and SKUs of a plan (its phases 1 to 3), by the address (text) of their resource.
+    """Sites, racks, machines and SKUs of a plan, by the address (text) of their resource.
     `addresses_by_name` maps (kind, scope, name) to an address; the resource types maintain it, so duplicates and
     references are found at once. `unmanaged` are the VMs observed by a provider on machines of a site (by its id)
     without a resource. `pending_actions` are ids of machines with a pending action.
@@ -91,11 +91,11 @@ class PlanInventory(Struct):
 
     def list_site_ids(self) -> frozenset[str]:
         """Return the ids of all sites."""
-        return frozenset(s.id for s in self.sites.values())
+        return frozenset(site.id for site in self.sites.values())
 
 
 def add_observed_facts(attributes: Mapping[str, Any], note: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """Return the attributes of a rack or machine with the observed facts of its note, for the inventory."""
+    """Return the attributes of a rack or machine with the observed facts of its private note, for the inventory."""
     return {**attributes, OBSERVED_KEY: note[OBSERVED_KEY]} if note and note.get(OBSERVED_KEY) else attributes
 
 
@@ -120,7 +120,7 @@ def merge_site_machines(
     described_slots, conflicts = _index_described_slots(site_id, racks_of_site, machines)
     # Each machine with its source: its own resource (an address) or its rack (an id).
     by_name: dict[str, tuple[Machine, str]] = {}
-    for rack in sorted(racks_of_site.values(), key=lambda r: r.name):
+    for rack in sorted(racks_of_site.values(), key=lambda rack_of_site: rack_of_site.name):
         slots_of_rack = described_slots.get(rack.id, {})
         rack_machines = [(machine, rack.id) for machine in rack.machines if machine.slot not in slots_of_rack]
         for machine, source in (*rack_machines, *slots_of_rack.values()):

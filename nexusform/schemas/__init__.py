@@ -1,7 +1,6 @@
 """Schemas of blocks, and the types of values."""
 
-# Public names of the package, by module.
-PUBLIC = {
+PUBLIC = {  # public names of the package, by module
     "block_schema": (
         "AttributeSchema BlockSchema compute_implied_type find_schema get_order_attribute NestedBlock "
         "Nesting ObjectReference OnChange"

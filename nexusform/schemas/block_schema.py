@@ -110,7 +110,7 @@ class BlockSchema(Struct, frozen=True):
         return id(self)  # a key of caches; its mappings have no hash
 
     def __eq__(self, other: object) -> bool:
-        return self is other
+        return self is other  # as `__hash__`: by identity
 
 
 def get_order_attribute(block_type: str) -> str:

@@ -144,7 +144,7 @@ def build_type_json(value_type: Type) -> Any:
     if isinstance(value_type, TupleType):
         return ["tuple", list(map(build_type_json, value_type.elements))]
     if isinstance(value_type, ObjectType):
-        attributes = {name: build_type_json(t) for name, t in value_type.attributes}
+        attributes = {name: build_type_json(attribute_type) for name, attribute_type in value_type.attributes}
         return ["object", attributes, sorted(value_type.optional)] if value_type.optional else ["object", attributes]
     return [_COLLECTIONS[type(value_type)], build_type_json(value_type.element)]
 
@@ -159,5 +159,5 @@ def parse_type_json(data: Any) -> Type:
         case ["tuple", [*elements]]:
             return TupleType(tuple(map(parse_type_json, elements)))
         case ["object", {**attributes}, *optional] if len(optional) <= 1:
-            return ObjectType.create({str(n): parse_type_json(t) for n, t in attributes.items()}, *optional)
+            return ObjectType.create({str(name): parse_type_json(item) for name, item in attributes.items()}, *optional)
     raise ValueError(f"not a type: {data!r}")

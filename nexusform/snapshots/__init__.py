@@ -1,7 +1,6 @@
 """Site snapshots, read from a state or a plan alike, and further placements that would fit."""
 
-# Public names of the package, by module.
-PUBLIC = {
+PUBLIC = {  # public names of the package, by module
     "availability": (
         "sample_capacity group_vms_down_by_cluster SampledShortage place_replacements "
         "build_pool_availability PoolAvailability list_affected_pools PlacedReplacements VmReplacement"

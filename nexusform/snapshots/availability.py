@@ -84,7 +84,9 @@ class PoolAvailability(Struct, frozen=True):
 def build_pool_availability(
     cluster: VmOwnerSnapshot, pool: PoolSnapshot, down: Iterable[PlacedVm], already_down: int = 0
 ) -> PoolAvailability:
-    """Build the availability of a pool with these VMs down; `already_down`: others on machines down now."""
+    """Build the availability of a pool if the VMs `down` go down. `already_down` is the number of its other VMs on
+    machines down now.
+    """
     total = len(pool.vms)
     return PoolAvailability(
         cluster_id=cluster.id,
@@ -101,9 +103,8 @@ def build_pool_availability(
 
 
 def list_affected_pools(site: SiteSnapshot, machines: Collection[str]) -> tuple[PoolAvailability, ...]:
-    """Return the pools with VMs on these machines, in order of creation.
-
-    Their availability counts the VMs on these machines as down, besides the VMs on other machines already down.
+    """Return the pools with VMs on these machines, in order of creation. Their availability counts the VMs on these
+    machines as down, besides the VMs on other machines already down.
     """
     affected: list[PoolAvailability] = []
     other_machines_down = site.machines_down.difference(machines)

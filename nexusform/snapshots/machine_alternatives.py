@@ -74,7 +74,7 @@ def _build_alternative(
     for hint in demand.hints:
         if hint.is_hard and not hint_text and hints.is_hint_violated(hint, machine.name, machine.rack):
             hint_text = hints.describe_hint_requirement(hint)
-    obstacles = {
+    obstacles = {  # each has the name of the remedy: OPEN applies to a machine closed to new VMs
         MachineObstacle.OPEN: bool(machine.unschedulable_reason),
         MachineObstacle.HARDWARE: not is_supported,
         MachineObstacle.SIZE: is_supported and not is_size_sufficient,

@@ -48,8 +48,7 @@ class VmOwnerKind(StrEnum):
 
 
 CLUSTER_TYPE: Final = "nexus_kubernetes_cluster"
-# Kinds of owners by resource type; other types own a group.
-_OWNER_KINDS: Final = {
+_OWNER_KINDS: Final = {  # kinds of owners by resource type; other types own a group
     CLUSTER_TYPE: VmOwnerKind.NKS,
     "nexus_agent_pool": VmOwnerKind.NKS,
     "nexus_virtual_machine": VmOwnerKind.VM,
@@ -265,7 +264,7 @@ def _build_pool(
         if handle_and_placement is None:  # the site has no such machine
             on_missing_machines.append(vm.name)
             continue
-        handles[vm.name], placement = handle_and_placement  # the placement may name other cells
+        handles[vm.name], placement = handle_and_placement  # with the current rack and zone of the machine
         vms.append(vm if placement is vm.placement else replace(vm, placement=placement))
     return PoolSnapshot(
         address=address,
@@ -316,10 +315,10 @@ def _build_site(
 
 
 def _find_supplies(site: SitePlan, layout: SiteLayout) -> SiteResources | None:
-    """Return the supplies of a site; None if no provider read them."""
+    """Return the supplies of a site (networks, storage, Kubernetes versions); None if no provider read them."""
     for _, site_object in layout.objects:
         supplies = read_recorded_site_resources(site_object.note)
-        if supplies and site_object.attributes.get("name") == site.id:
+        if supplies and site_object.attributes.get("name") == site.id:  # the id of a site is its name
             return supplies
     return None
 

@@ -1,7 +1,6 @@
 """State documents, journals and edits. Pure: backends read and write the bytes."""
 
-# Public names of the package, by module.
-PUBLIC = {
+PUBLIC = {  # public names of the package, by module
     "state_codec": "decode_state encode_state decode_plain_document format_json_path build_plain_document",
     "attribute_validation": "validate_attributes",
     "state_draft": "build_plan_parts UnfinishedApply build_draft StateDraft",

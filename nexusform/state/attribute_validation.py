@@ -48,16 +48,16 @@ def _build_body_check(schema: BlockSchema) -> _Check:
             required_names.append(name)
     labelled_blocks = [name for name, block in schema.blocks.items() if block.nesting is Nesting.MAP]
     checks |= dict.fromkeys(map(get_order_attribute, labelled_blocks), _build_type_check(ListType(STRING)))
-    # With a machine (the last argument) no more is required: a VM pinned to a missing machine lacks its location.
-    return partial(_check_object, checks, required_names, required_names)
+    # No more is required of a VM with a machine: one pinned to a missing machine lacks its location.
+    names_with_machine = required_names
+    return partial(_check_object, checks, required_names, names_with_machine)
 
 
 def _check_object(
     checks: Mapping[str, _Check], required_names: list[str], names_with_machine: list[str], value: Any, path: Path
 ) -> Iterator[Problem]:
-    """Check an object: first its known parts other than null, then required ones for absence or null.
-
-    An object with a `machine` is a placed VM. It must have the parts of `names_with_machine`, any other object those of
+    """Check an object: first its known parts other than null, then required ones for absence or null. An object with a
+    `machine` is a placed VM. It must have the parts of `names_with_machine`, any other object those of
     `required_names`.
     """
     if value.__class__ is not dict:
@@ -135,7 +135,7 @@ def _build_member_check(name: str, member_type: Type) -> _Check:
 
 
 def _check_count_from_zero(value: Any, path: Path) -> Iterator[Problem]:
-    return _check_whole_number(path, value, 0, None)
+    return _check_whole_number(path, value, minimum=0, maximum=None)
 
 
 def _check_class(classes: tuple[type, ...], expected: str, value: Any, path: Path) -> Iterator[Problem]:
@@ -145,9 +145,8 @@ def _check_class(classes: tuple[type, ...], expected: str, value: Any, path: Pat
 
 
 def _check_map(check_element: _Check, rejects_null: bool, value: Any, path: Path) -> Iterator[Problem]:
-    """Check a map and each element but unknown ones.
-
-    `check_element` rejects null, so null elements are only checked with `rejects_null`.
+    """Check a map and each element but unknown ones. `check_element` rejects null, so null elements are only checked
+    with `rejects_null`.
     """
     if value.__class__ is not dict:
         yield _build_wrong_type_problem(path, value, "an object")
@@ -186,9 +185,8 @@ def _check_range(path: Path, value: Any, minimum: int, maximum: int | None) -> I
 
 
 def _build_wrong_type_problem(path: Path, value: Any, expected: str) -> Problem:
-    """Build the problem of a value, such as `"cells" must be a list, not null`.
-
-    The subject is the last name in its path, without list positions. The kind of a string or number is not named.
+    """Build the problem of a value, such as `"cells" must be a list, not null`. The subject is the last name in its
+    path, without list positions. The kind of a string or number is not named.
     """
     names = [step for step in path if isinstance(step, str)]
     subject = names[-1] if names else ""

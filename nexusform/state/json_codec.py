@@ -190,9 +190,8 @@ def convert_mapping(value: Any) -> Any:
 def render_json(
     value: Any, *, indent: bool = False, sort: bool = False, default: Callable[[Any], Any] = convert_mapping
 ) -> bytes:
-    """Render plain data as JSON text, UTF-8, without a closing newline.
-
-    `default` converts other values to plain data, or raises TypeError.
+    """Render plain data as JSON text, UTF-8, without a closing newline. `default` converts other values to plain data,
+    or raises TypeError.
     """
     return _JsonWriter(default, indent=indent, sort=sort).render(value)
 
@@ -209,9 +208,8 @@ def _create_ordered_members_class(names: tuple[str, ...]) -> Callable[..., Any]:
 
 
 def render_document(document: Any) -> bytes:
-    """Render a dataclass instance as an indented document with a closing newline.
-
-    The fields of dataclasses keep their order, the members of dicts are sorted.
+    """Render a dataclass instance as an indented document with a closing newline. The fields of dataclasses keep their
+    order, the members of dicts are sorted.
     """
     return _JsonWriter(convert_mapping, indent=True, sort=True).render(document) + b"\n"
 
@@ -270,9 +268,8 @@ class _JsonWriter:
         return b"\n" + depth * self._indent if self._indent else b""
 
     def _render_directly(self, value: Any, depth: int) -> bytes | None:
-        """Render a value with orjson; None for a container that `render` must render part by part.
-
-        orjson rejects some values, such as fractions. A rejected scalar is rendered here, a container with one is not.
+        """Render a value with orjson; None for a container that `render` must render part by part. orjson rejects some
+        values, such as fractions. A rejected scalar is rendered here, a container with one is not.
         """
         import orjson
 
@@ -287,9 +284,8 @@ class _JsonWriter:
         return text.replace(b"\n", self._build_line_break(depth)) if depth else text  # indented as its container
 
     def _open_container(self, value: Any) -> tuple[_OpenContainer, bytes]:
-        """Return a list, dataclass or mapping as a container with its parts still to render, and its opening bracket.
-
-        A part is a pair of rendered name with colon (b"" in a list) and value, for example (b'"a":', 1).
+        """Return a list, dataclass or mapping as a container with its parts still to render, and its opening bracket. A
+        part is a pair of rendered name with colon (b"" in a list) and value, for example (b'"a":', 1).
         """
         plain_value = self._convert_value(value)
         if isinstance(plain_value, (list, tuple)):
@@ -314,7 +310,7 @@ class _JsonWriter:
 
     def _reject_fraction(self, value: Any) -> Any:
         if is_fraction(value):
-            raise TypeError("a fraction")
+            raise TypeError("a fraction")  # `render` then writes the parts around it one by one
         return self._default(value)
 
 
@@ -336,10 +332,9 @@ _PathTree: TypeAlias = dict[Any, Any]
 
 
 def locate_json_values(text: str, paths: Iterable[Path]) -> dict[Path, int]:
-    """Return the character offsets of the values at these paths.
-
-    All are 0 if the text is no valid JSON, or too deep. For an absent member, the offset is that of its innermost
-    existing object or list. Only containers on the paths are scanned, the rest is skipped at the speed of the parser.
+    """Return the character offsets of the values at these paths. All are 0 if the text is no valid JSON, or too deep.
+    For an absent member, the offset is that of its innermost existing object or list. Only containers on the paths are
+    scanned, the rest is skipped at the speed of the parser.
     """
     paths = list(paths)
     tree: _PathTree = {}  # the steps of all paths, nested

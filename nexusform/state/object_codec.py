@@ -124,7 +124,7 @@ def describe_json_kind(value: Any) -> str:
 
 
 def build_object_members(object_state: ObjectState) -> dict[str, Any]:
-    """Build the members of an object's JSON form. Members mostly equal to their default are omitted then."""
+    """Build the members of an object's JSON form. Members that usually are empty or false are written only if not."""
     members: dict[str, Any] = {"status": "tainted"} if object_state.tainted else {}
     members["creation"] = object_state.creation
     members["provider"] = object_state.provider

@@ -140,9 +140,8 @@ def _build_instances(address: Address, instance: InstanceState, build_object: Ob
 def decode_state(
     data: bytes, name: str, schemas: Mapping[str, BlockSchema] | None = None
 ) -> tuple[State | None, list[Diagnostic]]:
-    """Decode a state document. Return the state, or None, and the diagnostics; `name` is its name in messages.
-
-    With `schemas` (by resource type) duplicate keys are reported, and the attributes of resources validated.
+    """Decode a state document. Return the state, or None, and the diagnostics; `name` is its name in messages. With
+    `schemas` (by resource type) duplicate keys are reported, and the attributes of resources validated.
     """
     with pause_garbage_collection():
         try:
@@ -262,10 +261,10 @@ class _StateReader:
     def __init__(self, schemas: Mapping[str, BlockSchema]) -> None:
         self.problems: list[Problem] = []
         self._schemas = schemas
-        self._modules: dict[str, ModulePath] = {}
-        self._objects: dict[Address, ObjectState] = {}
-        self._deposed: dict[Address, dict[str, ObjectState]] = {}
-        self._highest = 0  # creation number
+        self._modules: dict[str, ModulePath] = {}  # parsed addresses of module instances, by text
+        self._objects: dict[Address, ObjectState] = {}  # current objects
+        self._deposed: dict[Address, dict[str, ObjectState]] = {}  # deposed objects, then by deposed key
+        self._highest = 0  # highest creation number so far
 
     def read_state(self, document: dict[str, Any]) -> State | None:
         """Return the whole state; None if there are errors (then in `problems`)."""

@@ -79,7 +79,9 @@ class UnfinishedApply(Struct, frozen=True):
 def build_plan_parts(
     document: bytes, steps: int, plan_digest: str, lineage: str, serial: int
 ) -> list[journal.PlanPart]:
-    """Build the records of a plan file with this number of steps before its apply; see PlanPart."""
+    """Build the records of a plan file, written before its apply: the parts of its text. `steps` is the number of steps
+    with an outcome of their own.
+    """
     text = base64.b64encode(zlib.compress(document)).decode()
     pieces = [text[start : start + _PART_LENGTH] for start in range(0, len(text), _PART_LENGTH)]
     count = len(pieces)
@@ -112,15 +114,14 @@ class _ApplyTracker(Struct):
         self.has_started = True  # completed steps imply that it was started
 
     def complete_step(self, step: int) -> None:
-        """Mark a step as completed and forget its operation. An apply with the mark of its end was then resumed."""
+        """Mark a step as completed and forget its operation. If the apply had ended before, it was resumed."""
         self.completed_steps.add(step)
         self.running_operations.pop(step, None)
         self.has_ended = False
 
     def build_unfinished_apply(self) -> UnfinishedApply | None:
-        """Build the unfinished apply; None without a plan, or if its apply is completed or not started yet.
-
-        Every part of the plan has the number of all parts and the serial of the state during the apply.
+        """Build the unfinished apply; None without a plan, or if its apply is completed or not started yet. Every part
+        of the plan has the number of all parts and the serial of the state during the apply.
         """
         if not self.parts or len(self.parts) != self.parts[0].parts:
             return None  # nothing is done before the plan is in the journal as a whole
@@ -141,6 +142,7 @@ class StateDraft:
     """
 
     def __init__(self, base: State, unfinished: UnfinishedApply | None = None) -> None:
+        """Start from the state `base`, and from the progress of an unfinished apply."""
         self._base = base
         self._tracker = _ApplyTracker()
         for record in unfinished.build_records() if unfinished is not None else ():

@@ -12,9 +12,8 @@ from nexusform.state.objects import InstanceState, ObjectState, State
 
 
 def select_instances(state: State, patterns: Sequence[AddressPattern], object_id: str = "") -> list[Address]:
-    """Return the instances with the object id and a matching pattern, in order of address.
-
-    Without an object id (""), instances with any id are selected, and without patterns those at any address.
+    """Return the instances with the object id and a matching pattern, in order of address. Without an object id (""),
+    instances with any id are selected, and without patterns those at any address.
     """
     addresses = list(state.instances)
     if object_id:
@@ -26,15 +25,14 @@ def select_instances(state: State, patterns: Sequence[AddressPattern], object_id
 
 
 def remove_instances(state: State, addresses: Iterable[Address]) -> State:
-    """Return the state without these instances (with their deposed objects).
-
-    Dependencies on a block are removed if none of its instances remains.
+    """Return the state without these instances (with their deposed objects). Dependencies on a block are removed if
+    none of its instances remains.
     """
     removed = set(addresses)
-    instances = {a: i for a, i in state.instances.items() if a not in removed}
+    instances = {address: instance for address, instance in state.instances.items() if address not in removed}
     remaining_blocks = {str(address.config_address) for address in instances}
     empty_blocks = {str(address.config_address) for address in removed} - remaining_blocks
-    no_new_blocks = dict.fromkeys(empty_blocks, frozenset[str]())
+    no_new_blocks = dict.fromkeys(empty_blocks, frozenset[str]())  # each is replaced by no block
     return replace(state, instances=_rename_dependencies(instances, no_new_blocks))
 
 
@@ -42,9 +40,8 @@ Pairs = tuple[tuple[Address, Address], ...]
 
 
 def plan_moves(state: State, source: AddressPattern, target: AddressPattern) -> Pairs:
-    """Return the (from, to) pair of every instance moved from `source` to `target`, in order.
-
-    An instance keeps its key if neither pattern has one. Raises DiagnosticsError.
+    """Return the (from, to) pair of every instance moved from `source` to `target`, in order. An instance keeps its key
+    if neither pattern has one. Raises DiagnosticsError.
     """
     if source == target:
         raise _build_error("nothing-to-move", f"Source and target are both {source}.")

@@ -1,7 +1,6 @@
 """Values of the expression language, and their exact numbers."""
 
-# Public names of the package, by module.
-PUBLIC = {
+PUBLIC = {  # public names of the package, by module
     "typed_value": (
         "add_refinement build_boolean build_null build_number build_object build_prefix build_set "
         "build_string build_tuple build_unknown collect_marks combine_refinements compute_order_key compute_quotient "

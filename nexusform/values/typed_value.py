@@ -232,6 +232,7 @@ class Value:
         marks: frozenset[str] = NO_MARKS,
         refinement: Refinement | None = None,
     ) -> None:
+        """Create a value. `raw` is a scalar, a tuple or dict of Values, None for null, or UNKNOWN."""
         self.type: Final = type
         self.raw: Final = raw
         self.marks: Final = marks
@@ -299,7 +300,7 @@ class Value:
 
     def _replace_marks(self, marks: frozenset[str]) -> Value:
         other = Value(self.type, self.raw, marks, self.refinement)
-        other._inner = self._inner
+        other._inner = self._inner  # traits of its parts, which stay
         return other
 
     @property
@@ -355,7 +356,7 @@ def compute_order_key(value: Value) -> Any:
     if raw.__class__ is tuple:
         return (0, *map(compute_order_key, raw))
     if raw.__class__ is dict:
-        return (0, *[(k, compute_order_key(v)) for k, v in raw.items()])
+        return (0, *[(name, compute_order_key(part)) for name, part in raw.items()])
     return (0, raw)  # text by code point, numbers by size
 
 
@@ -480,13 +481,13 @@ def build_set(elements: Iterable[Value], element_type: Type) -> Value:
 def build_tuple(elements: Iterable[Value]) -> Value:
     """Build a tuple."""
     items = tuple(elements)
-    return Value(TupleType(tuple([v.type for v in items])), items)
+    return Value(TupleType(tuple([item.type for item in items])), items)
 
 
 def build_object(attributes: Mapping[str, Value]) -> Value:
     """Build an object, attributes in any order."""
-    items = {k: attributes[k] for k in sorted(attributes)}
-    return Value(ObjectType(tuple([(k, v.type) for k, v in items.items()])), items)
+    items = {name: attributes[name] for name in sorted(attributes)}
+    return Value(ObjectType(tuple([(name, value.type) for name, value in items.items()])), items)
 
 
 class Refinement(Struct, frozen=True):
@@ -505,8 +506,7 @@ class Refinement(Struct, frozen=True):
 NO_REFINEMENT: Final = Refinement()
 NOT_NULL: Final = Refinement(not_null=True)
 
-# Letters and these characters may combine with following marks.
-_COMBINING: Final = frozenset("<>=")
+_COMBINING: Final = frozenset("<>=")  # letters and these characters may combine with following marks
 
 
 def build_prefix(prefix: str) -> Refinement:

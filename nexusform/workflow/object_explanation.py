@@ -227,7 +227,7 @@ class _ExplanationQuery(Struct, frozen=True):
             if not self.pattern.is_match(address):
                 continue
             # By pool and number: VMs placed by this plan, and VMs without capacity.
-            planned_keys = planned_object.placements.tokens.keys() | planned_object.placements.failures.keys()
+            planned_keys = planned_object.placements.new_handles.keys() | planned_object.placements.failures.keys()
             for pool in planned_object.pools:
                 for number, name in zip(pool.numbers, pool.names, strict=True):
                     if (pool.pool, number) in planned_keys:

@@ -1,7 +1,6 @@
 """Assembly of the plan: changes, rows, tables, steps. Start at plan_assembly.py."""
 
-# Public names of the package, by module.
-PUBLIC = {
+PUBLIC = {  # public names of the package, by module
     "changes": "collect_drifted_objects",
     "cluster_findings": "ENDING",
     "plan_assembly": "build_unchanged_plan",

@@ -40,7 +40,7 @@ def build_changes(
     changes: list[Change] = []
     problems = _check_duplicate_ids(instances)
     last_number = prior.state.last_creation
-    configured_paths: dict[ConfigAddress, tuple[Path, ...]] = {}  # of arguments, computed once per block
+    configured_paths: dict[ConfigAddress, tuple[Path, ...]] = {}  # arguments in source order, once per block
     for instance in instances.values():
         if instance.prior is None and instance.planned is None:  # invalid, or only deposed objects, added below
             continue
@@ -63,7 +63,7 @@ def build_changes(
         # Delete the objects left over from replacements.
         for key, deposed_object in sorted(prior.get_deposed(address).items()):
             changes.append(_build_change_of_deposed_object(address, key, deposed_object))
-    if has_earlier_errors:  # an unknown `prevent_destroy` is then no further error
+    if has_earlier_errors:  # they may be the cause of an unknown `prevent_destroy`
         problems = [problem for problem in problems if problem.id != "invalid-prevent-destroy"]
     return changes, problems
 
@@ -92,15 +92,18 @@ def _build_change_of_instance(instance: Instance, block: ResourceBlock | None, c
     is_removed = instance.is_removed
     before = instance.before
     after: Mapping[str, Any] | None = instance.planned
+    provider = prior.provider  # of a removed object: the one that created it
+    if block is not None and not is_removed:
+        provider = block.provider or DEFAULT_PROVIDER
     if instance.action is Action.NO_OP and before == after:
-        after = before  # one shared object is written once, and equal by identity
+        after = before  # share one object: it is written once, and compared fast
     change = Change(
         address=instance.address,
         action=instance.action,
         before=before,
         after=after,
-        provider=prior.provider if block is None or is_removed else block.provider or DEFAULT_PROVIDER,
-        creation=creation,
+        provider=provider,
+        creation=0 if is_removed else creation or instance.prior_creation,
         prior_creation=instance.prior_creation,
         replace_paths=instance.decision.replace_paths,
         reason=instance.decision.reason if instance.loses_prior_object else "",
@@ -115,22 +118,16 @@ def _build_change_of_instance(instance: Instance, block: ResourceBlock | None, c
         ignored_paths=instance.lifecycle.ignore_changes if instance.action is Action.UPDATE else (),
     )
     if not is_removed:  # the object exists after the plan
-        change = replace(
-            change,
-            creation=creation or instance.prior_creation,
-            sensitive_after=instance.hidden_paths,
-            refined_after=instance.arguments.refined,
-        )
+        change = replace(change, sensitive_after=instance.hidden_paths, refined_after=instance.arguments.refined)
     if block is not None:
         change = replace(change, source=block.span, block=block.header)
     return change
 
 
 def _select_private_note_after_plan(instance: Instance) -> Mapping[str, Any] | None:
-    """Return the note (private data in state) after the plan; None without any entry.
-
-    Without a new note the prior one stays, but a replaced object loses it. A new note keeps the entries of
-    the prior one that only providers and apply write, such as verified predictions.
+    """Return the note (private data in state) after the plan; None without any entry. Without a new note the prior one
+    stays, but a replaced object loses it. A new note keeps the entries of the prior one that only providers and apply
+    write, such as verified predictions.
     """
     prior_note = {} if instance.is_replaced else instance.prior_note
     if instance.private is None:
@@ -165,7 +162,8 @@ def _check_prevent_destroy(instance: Instance, block: ResourceBlock | None, eval
 def _check_kept_object(instance: Instance) -> Iterator[Diagnostic]:
     """Yield a warning if the object is forgotten, or an error if it is replaced with `destroy = false` set."""
     address = instance.address
-    if instance.action is Action.FORGET and instance.type.kind is not PlanningKind.MACHINE_ACTION:
+    is_action = instance.type.kind is PlanningKind.MACHINE_ACTION  # on a machine: it leaves no object behind
+    if instance.action is Action.FORGET and not is_action:
         consequence = (
             "its objects on the site keep running, unmanaged. Plans reserve the capacity of its VMs until a "
             "provider or an inventory shows it free, or until `nexusform state rm 'nexus_rack.NAME:VM'`."
@@ -261,8 +259,8 @@ def check_import_targets(blocks: BlockPlanner) -> list[Diagnostic]:
 def find_lost_forgotten_vms(
     blocks: BlockPlanner, sites: Mapping[str, SitePlan]
 ) -> tuple[Mapping[Address, list[tuple[str, str, str]]], Sequence[Diagnostic]]:
-    """Return the running forgotten VMs without a machine after the plan, and their warnings. The VMs are (site id,
-    machine, name), by the address of the rack or machine with their record.
+    """Return the unmanaged VMs that lose their machine, and their warnings. They still run, but were removed from the
+    state. A VM is (site id, machine, name), by the address of the rack or machine with a record of it.
     """
     if not blocks.prior.instances:
         return {}, ()

@@ -47,8 +47,8 @@ def check_version_changes(result: PlanResult, registries: PluginRegistries) -> I
 
 
 def _check_cluster(change: Change, supplies: SiteResources, today: str) -> Problem | None:
-    """Return the problem of a cluster's Kubernetes version, or None: an error for a rejected change of version, or a
-    warning near or past the end of its availability. `supplies` has the versions offered by the site.
+    """Return an error for a rejected change of a cluster's version, a warning near or past the end of its availability,
+    or None. `supplies` has the versions offered by the site. If `today` is "", availability is not checked.
     """
     assert change.before is not None
     assert change.after is not None

@@ -61,7 +61,7 @@ def mark_existing_findings(plan: Plan) -> Plan:
 
 
 def _is_existing_finding(diagnostic: Diagnostic, actions: _PlanActions, existing_addresses: frozenset[str]) -> bool:
-    """Return whether this plan does not cause a finding. `existing_addresses` had a finding of its kind before."""
+    """Return whether this plan does not cause a finding. `existing_addresses` are those with such a finding before."""
     if diagnostic.severity is Severity.ERROR:  # an error always stops the plan
         return False
     if diagnostic.address in existing_addresses:
@@ -69,7 +69,8 @@ def _is_existing_finding(diagnostic: Diagnostic, actions: _PlanActions, existing
     cause = _CAUSE_OF.get(diagnostic.id)
     if cause is None or not actions.has_predecessor:  # only plans cause it, or this is the first apply
         return False
-    return not _CAUSES[cause](actions, diagnostic.address)
+    is_caused = _CAUSES[cause]  # by the actions of the plan at an address
+    return not is_caused(actions, diagnostic.address)
 
 
 _ADDING_EFFECTS: Final = (Effect.PLACED, Effect.MOVED, Effect.RECREATED)
@@ -86,7 +87,7 @@ def _collect_plan_actions(plan: Plan) -> _PlanActions:
     waiting_pods |= {
         address
         for action, effect, address in pods
-        if action is PlacementAction.PLACE and effect is Effect.WAITING  # new without a node; others waited before, too
+        if action is PlacementAction.PLACE and effect is Effect.WAITING  # new pods without a node
     }
     return _PlanActions(
         has_predecessor=plan.serial > 0,

@@ -94,10 +94,9 @@ def _add_object_to_totals(
     rows: list[PlacementChange],
     before: Names,
 ) -> Iterator[str]:
-    """Add one resource to the totals of a kind, and yield inconsistencies of its rows.
-
-    `before` counts the names of its objects before the plan. For each name, the count after the plan must follow from
-    the one before and from the rows: those that remove an object of the name, and those that add one.
+    """Add one resource to the totals of a kind, and yield inconsistencies of its rows. `before` counts the names of its
+    objects before the plan. For each name, the count after the plan must follow from the one before and from the rows:
+    those that remove an object of the name, and those that add one.
     """
     if change.action is Action.NO_OP and not rows:
         totals["before"] += before.total()
@@ -109,7 +108,7 @@ def _add_object_to_totals(
         row_counts.add_row_to_counts(row)
     existing, added = row_counts.existing, row_counts.added  # names with a row: those before the plan, new ones
     if change.action is Action.FORGET:
-        # Forgotten objects leave the state, even those losing their machine.
+        # The state forgets (no longer manages) all of them, even those losing their machine.
         row_counts.removed += row_counts.lost_names
     totals.update(row_counts.totals)
     totals["comes"] += added.total()
@@ -139,7 +138,9 @@ class _PlacementRowCounts(Struct):
     totals: Counter[str] = field(default_factory=Counter)
 
     def add_row_to_counts(self, row: PlacementChange) -> None:
-        """Count the row of an object by its name, and in the totals. The caller adds lost and new names to those."""
+        """Count the row of an object by its name and in the totals. The totals omit added and lost names: their numbers
+        are known only after the last row.
+        """
         effect = compute_effect(row)
         if effect is Effect.NOT_CREATED:  # it exists neither before nor after
             return
@@ -189,10 +190,9 @@ def mark_waiting_pods(
 def _find_rows_of_waiting_pods(
     change: Change, object_rows: Iterable[PlacementChange], placing: Sequence[PlacementChange], types: Types
 ) -> Iterator[PlacementChange]:
-    """Yield those of the `placing` rows of one object that place a pod already in state.
-
-    Pods of a Deployment share a name. Those in state, less the removed ones and plus the added ones, are the pods after
-    the plan. If fewer exist then, some added rows are for pods in state.
+    """Yield those of the `placing` rows of one object that place a pod already in state. Pods of a Deployment share a
+    name. Those in state, less the removed ones and plus the added ones, are the pods after the plan. If fewer exist
+    then, some added rows are for pods in state.
     """
     kind, resource_type = placing[0].kind, types[change.address.type]
     before = collect_names(kind, resource_type, change.before)

@@ -66,29 +66,27 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# Possible consequences of another error: racks cannot find a site with errors.
-_CONSEQUENCES = frozenset(
+_CONSEQUENCES = frozenset(  # possible consequences of another error: racks cannot find a site with errors
     {"unknown-site", "unknown-rack", "unknown-cluster", "unknown-availability-zone", UNKNOWN_PLACEMENT}
 )
 
 # Possible consequences of a rejected value, which everything else reads as unknown.
 _UNKNOWN_VALUES = frozenset({*UNKNOWN_REPETITION.values(), "data-source-argument-unknown", "unknown-vm-sku"})
 
-# Advice on placements is dropped if the plan has errors.
-_PLACEMENT_ADVICE = frozenset(
+_PLACEMENT_ADVICE = frozenset(  # advice on placements is dropped if the plan has errors
     kind for kind, remark in collect_diagnostic_traits().items() if remark.is_placement_advice
 )
 
 
 class PlacementPhasesResult(Struct, frozen=True):
-    """Outcome of all placement phases. `prior_context` holds the context of the prior VMs' requests;
+    """Outcome of all placement phases. `prior_context` is the context to read the arguments of VMs in state.
     `diagnostics` are about prior objects, `phase_diagnostics` those of the phases, which may be consequences
     of others. `contributions` are the results of domain phases.
     """
 
     evaluation: Evaluation
     sites: Mapping[str, SitePlan]
-    vms: Mapping[Address, VmObject]
+    objects: Mapping[Address, VmObject]
     prior_context: ResourceTypeContext
     contributions: tuple[DomainPhasesResult, ...] = ()
     diagnostics: tuple[Diagnostic, ...] = ()
@@ -115,7 +113,7 @@ def build_plan(
     such as fleet or pods, contributes its own rows, steps and findings.
     """
     request, prior, domain_results = blocks.request, blocks.prior, outcome.contributions
-    types, vms = request.registries.resource_types, outcome.vms.values()
+    types, objects = request.registries.resource_types, outcome.objects.values()
     lost_addresses, lost_vm_warnings = find_lost_forgotten_vms(blocks, outcome.sites)
     changes, change_problems = build_changes(blocks, outcome.evaluation, has_earlier_errors=has_errors(diagnostics))
     has_separation_rules = request.mode is Mode.NORMAL and _has_planning_kind(blocks, PlanningKind.SEPARATION_RULE)
@@ -125,11 +123,11 @@ def build_plan(
     validation = _validate_plan(blocks, outcome, all_diagnostics, certainty if has_separation_rules else None)
     numa_sampling, numa_warnings = _sample_numa_cells(outcome, certainty, request.split_choice, samples)
     domain_rows = mark_waiting_pods(list(chain.from_iterable(result.rows for result in domain_results)), changes, types)
-    rows = (*build_placement_changes(vms, certainty, everything=request.includes_rejections), *domain_rows)
+    rows = (*build_placement_changes(objects, certainty, everything=request.includes_rejections), *domain_rows)
     observed_attributes = dict(chain.from_iterable(result.observed_attributes.items() for result in domain_results))
     known_sites = outcome.sites if request.mode is Mode.NORMAL else None
     placement_totals = compute_totals(changes, rows, types, known_sites, observed_attributes)
-    upgrades, upgrade_warnings = _collect_upgrades_and_warnings(vms, outcome)
+    upgrades, upgrade_warnings = _collect_upgrades_and_warnings(objects, outcome)
     combined = _combine_diagnostics(
         [*validation.diagnostics, *upgrade_warnings, *_suggest_probable_renames(blocks, rows)],
         numa_warnings,
@@ -145,9 +143,9 @@ def build_plan(
         refined_outputs=outputs.refined,
         placements=rows,
         placement_totals=placement_totals.totals,
-        placement_tables=tuple(build_placement_tables(vms, outcome.sites, certainty)),
+        placement_tables=tuple(build_placement_tables(objects, outcome.sites, certainty)),
         address_moves=tuple((old, new) for new, old in prior.previous.items()),
-        unchanged_count=_count_unchanged_objects(vms, domain_rows),
+        unchanged_count=_count_unchanged_objects(objects, domain_rows),
         samples=samples,
         numa_sampling=numa_sampling,
         checks=(*checks, *blocks.checks),
@@ -178,7 +176,7 @@ def _sample_numa_cells(
     from nexusform.planning.verdicts.numa_samples import check_uncertain_fit, compute_numa_sampling
 
     sampling = compute_numa_sampling(outcome.sites, certainty, split_choice, samples)
-    return sampling, check_uncertain_fit(outcome.sites, outcome.vms.values(), sampling)
+    return sampling, check_uncertain_fit(outcome.sites, outcome.objects.values(), sampling)
 
 
 def _has_planning_kind(blocks: BlockPlanner, *kinds: PlanningKind) -> bool:
@@ -195,8 +193,8 @@ def _order_machine_actions(
         return (), {}, ()
     from nexusform.planning.verdicts.machine_action_order import order_machine_actions
 
-    find_disruptions = [part.find_disruptions for part in outcome.contributions]
-    order = order_machine_actions(blocks.instances, outcome.vms, outcome.sites, find_disruptions)
+    find_disruptions = [domain.find_disruptions for domain in outcome.contributions]
+    order = order_machine_actions(blocks.instances, outcome.objects, outcome.sites, find_disruptions)
     return order.actions, order.step_order, order.diagnostics
 
 
@@ -208,9 +206,9 @@ def _build_steps(
     action_order: Mapping[Address, Sequence[Address]],
 ) -> list[Step]:
     """Build the steps of a plan, in the order of all domains and machine actions."""
-    domain_order = dict(chain.from_iterable(part.step_order.items() for part in outcome.contributions))
+    domain_order = dict(chain.from_iterable(domain.step_order.items() for domain in outcome.contributions))
     step_order = {**domain_order, **action_order}
-    return build_plan_steps(changes, outcome.vms, outcome.sites, prior, outcome.prior_context, types, step_order)
+    return build_plan_steps(changes, outcome.objects, outcome.sites, prior, outcome.prior_context, types, step_order)
 
 
 def _build_result(
@@ -230,9 +228,9 @@ def _build_result(
         plan=plan,
         edges=tuple(edges),
         nodes=tuple(str(block.address) for block in blocks.order.blocks),
-        explanations=collect_explanations(outcome.vms.values()),
+        explanations=collect_explanations(outcome.objects.values()),
         unplaced=validation.unplaced,
-        objects=outcome.vms,
+        objects=outcome.objects,
         sites=outcome.sites,
         open_rules=validation.open_rules,
         contributions=outcome.contributions,
@@ -263,9 +261,9 @@ def _combine_diagnostics(first: Sequence[Diagnostic], *further: Iterable[Diagnos
     return combined
 
 
-def _count_unchanged_objects(vms: Iterable[VmObject], other_rows: Iterable[PlacementChange]) -> int:
+def _count_unchanged_objects(objects: Iterable[VmObject], other_rows: Iterable[PlacementChange]) -> int:
     """Count the VMs, bindings and pods without changes, or still waiting. Most of these VMs have no row."""
-    all_actions = [vm_object.request.actions for vm_object in vms]
+    all_actions = [vm_object.request.actions for vm_object in objects]
     unchanged_vms = sum(len(actions.unchanged) + len(actions.waiting) for actions in all_actions)
     return unchanged_vms + sum(compute_effect(row) in (Effect.UNCHANGED, Effect.STILL_WAITING) for row in other_rows)
 
@@ -332,16 +330,16 @@ def build_refresh_plan(
 
 
 def _collect_upgrades_and_warnings(
-    vms: Iterable[VmObject], outcome: PlacementPhasesResult
+    objects: Iterable[VmObject], outcome: PlacementPhasesResult
 ) -> tuple[tuple[Upgrade, ...], tuple[Diagnostic, ...]]:
     """Return the pools to re-create, and the warnings about upgrades blocked by PodDisruptionBudgets."""
-    vms = list(vms)
-    if not any(vm_object.request.actions.recreations for vm_object in vms):  # no pool is re-created
+    objects = list(objects)
+    if not any(vm_object.request.actions.recreations for vm_object in objects):  # no pool is re-created
         return (), ()
     from nexusform.planning.conclusion.pool_recreations import build_upgrades, check_blocked_upgrades
 
-    upgrades = tuple(build_upgrades(vms, [part.find_disruptions for part in outcome.contributions]))
-    return upgrades, tuple(check_blocked_upgrades(upgrades, vms))
+    upgrades = tuple(build_upgrades(objects, [domain.find_disruptions for domain in outcome.contributions]))
+    return upgrades, tuple(check_blocked_upgrades(upgrades, objects))
 
 
 def _measure_certainty(
@@ -366,7 +364,9 @@ def _measure_certainty(
 
 
 def _collect_prediction_scores(prior: PriorState) -> Iterator[SitePredictionAccuracy]:
-    """Yield the prediction accuracy per site: of its last replay (with its rack_spread), and of earlier plans."""
+    """Yield the prediction accuracy per site: of earlier plans, and of its last replay. A replay places the VMs of the
+    site again, and compares their machines with the real ones. Its results are recorded by `rack_spread`.
+    """
     objects = prior.objects
     for address in sorted(objects, key=compute_address_order):
         attributes, note = objects[address].attributes, objects[address].private
@@ -391,14 +391,14 @@ def _collect_prediction_scores(prior: PriorState) -> Iterator[SitePredictionAccu
 
 def _check_vms(blocks: BlockPlanner, outcome: PlacementPhasesResult) -> Iterator[Diagnostic]:
     """Yield the problems of VMs and their machines, except missing capacity."""
-    vms, instances = outcome.vms.values(), blocks.instances
+    objects, instances = outcome.objects.values(), blocks.instances
     types = blocks.request.registries.resource_types
-    shrunk_machines = list(placement_fit.check_removed_cells(instances, types, outcome.sites, vms))
-    yield from shrunk_machines or placement_fit.check_overcommitted_machines(instances, outcome.sites, vms)
-    yield from placement_fit.check_changed_sku_cells(instances.values(), vms)
-    yield from placement_fit.check_vf_capacity(vms)
-    yield from placement_fit.check_unlocated_vms(vms)
-    yield from placement_fit.check_placement_groups(vms)
+    shrunk_machines = list(placement_fit.check_removed_cells(instances, types, outcome.sites, objects))
+    yield from shrunk_machines or placement_fit.check_overcommitted_machines(instances, outcome.sites, objects)
+    yield from placement_fit.check_changed_sku_cells(instances.values(), objects)
+    yield from placement_fit.check_vf_capacity(objects)
+    yield from placement_fit.check_unlocated_vms(objects)
+    yield from placement_fit.check_placement_groups(objects)
     yield from _check_existing_vms(blocks, outcome)
 
 
@@ -411,58 +411,57 @@ def _validate_plan(
     """Validate the outcome. With other errors, missing capacity and violated separation rules are not reported: fixing
     those errors may change them. `certainty` is None without separation rules.
     """
-    vms, instances = outcome.vms.values(), blocks.instances
+    objects, instances = outcome.objects.values(), blocks.instances
     all_diagnostics = [*diagnostics, *_check_vms(blocks, outcome)]
     forgotten = [instance for instance in instances.values() if instance.action is Action.FORGET]
     forgotten_hosts = [str(instance.address) for instance in forgotten if instance.type.add_to_inventory is not None]
-    # Errors, and pools without capacity.
-    failures = placement_fit.collect_fit_failures(vms, blocks.outside_targets, forgotten_hosts)
+    failures = placement_fit.collect_fit_failures(objects, blocks.outside_targets, forgotten_hosts)
     # A VM without capacity makes values unknown: an error about one is only a consequence.
     has_other_errors = has_errors(
         diagnostic for diagnostic in all_diagnostics if diagnostic.id != UNKNOWN_PLACEMENT or not failures.unplaced
     )
-    has_risks = not has_other_errors and not failures.unplaced  # of running pods: only for a full placement
-    domain_findings = [part.collect_findings(instances, risks=has_risks) for part in outcome.contributions]
+    is_complete = not has_other_errors and not failures.unplaced  # else risks of running pods are not known
+    domain_findings = [domain.collect_findings(instances, risks=is_complete) for domain in outcome.contributions]
     pod_problems = list(chain.from_iterable(domain_findings))
     if has_other_errors:
         return PlanValidation([*all_diagnostics, *pod_problems])
-    if any(owner.request.actions.recreations or owner.request.actions.removals for owner in vms):
+    all_actions = [vm_object.request.actions for vm_object in objects]
+    if any(actions.recreations or actions.removals for actions in all_actions):
         from nexusform.planning.verdicts.stranded_vms import check_rack_concentration
 
-        pod_problems += check_rack_concentration(vms)
+        pod_problems += check_rack_concentration(objects)
     all_diagnostics = [*failures.diagnostics, *all_diagnostics, *pod_problems]
     if certainty is None:
         return PlanValidation(all_diagnostics, failures.unplaced)
     from nexusform.planning.verdicts.separation_rules import evaluate_rules
 
-    workloads = list(chain.from_iterable(part.list_workloads() for part in outcome.contributions))
-    rules = evaluate_rules(instances.values(), outcome.vms, outcome.sites, certainty, workloads)
+    workloads = list(chain.from_iterable(domain.list_workloads() for domain in outcome.contributions))
+    rules = evaluate_rules(instances.values(), outcome.objects, outcome.sites, certainty, workloads)
     all_diagnostics += rules.diagnostics
     return PlanValidation(all_diagnostics, failures.unplaced, tuple(rules.verdicts), tuple(rules.open_rules))
 
 
 def _check_existing_vms(blocks: BlockPlanner, outcome: PlacementPhasesResult) -> Iterator[Diagnostic]:
     """Yield the findings about existing VMs: violated rules, lost machines, and names in use by other VMs."""
-    vms = outcome.vms.values()
-    suspects = [owner for owner in vms if _may_violate_rules(owner)]
+    objects = outcome.objects.values()
+    suspects = [vm_object for vm_object in objects if _may_violate_rules(vm_object)]
     if suspects:
         from nexusform.planning.verdicts.rule_violations import check_existing_vms
 
         yield from check_existing_vms(suspects)
-    has_losses = any(owner.request.actions.losses for owner in vms)
+    has_losses = any(vm_object.request.actions.losses for vm_object in objects)
     if has_losses or any(site.observed_unmanaged for site in outcome.sites.values()):
         from nexusform.planning.verdicts.stranded_vms import check_duplicate_names, check_stranded_vms
 
         types, mode = blocks.request.registries.resource_types, blocks.request.mode
-        yield from check_stranded_vms(vms, blocks.instances, types, blocks.selection, mode, outcome.sites)
-        yield from check_duplicate_names(vms)
+        yield from check_stranded_vms(objects, blocks.instances, types, blocks.selection, mode, outcome.sites)
+        yield from check_duplicate_names(objects)
 
 
 def _may_violate_rules(vm_object: VmObject) -> bool:
-    """Return whether the unchanged VMs of an object need a detailed check of the placement rules.
-
-    One reason is a VM outside of the zones of its pool. Others are further constraints of the pool, such as hints, and
-    filters of the site on VMs (CountFilter).
+    """Return whether the unchanged VMs of an object need a detailed check of the placement rules. One reason is a VM
+    outside of the zones of its pool. Others are further constraints of the pool, such as hints, and filters of the site
+    on VMs (CountFilter).
     """
     site, pools = vm_object.request.site, index_pools(vm_object.pools)
     if site is None:  # removed, or unknown
@@ -485,7 +484,7 @@ def _add_inputs_and_diagnostics_to_plan(plan: Plan, request: PlanRequest, diagno
     files = request.configuration.files
     unique = [locate_line_in_text(diagnostic, files) for diagnostic in remove_duplicate_diagnostics(diagnostics)]
     is_errored = has_errors(unique)
-    if is_errored:  # PARTIAL warns about excluded objects, but such a plan cannot be applied
+    if is_errored:  # PARTIAL suggests a further plan after the apply, but this one cannot be applied
         unique = [problem for problem in unique if problem.id != PARTIAL and problem.id not in _PLACEMENT_ADVICE]
     state = request.state
     refreshed_objects = {  # only those different from the state
@@ -520,27 +519,26 @@ def remove_consequential_errors(
     has_earlier_errors: bool,
     has_rejected_values: bool = False,
 ) -> list[Diagnostic]:
-    """Return the diagnostics of the phases, without those that only follow from another error.
-
-    The other error is in a block they need, from before the phases (`has_earlier_errors`), or about a rejected value
-    (`has_rejected_values`). UNKNOWN_PLACEMENT (an unknown value in a rack or site) may cause others, too.
+    """Return the diagnostics of the phases, without those that only follow from another error. Errors from before the
+    phases (`has_earlier_errors`) may cause missing sites, racks and clusters. A rejected value (`has_rejected_values`)
+    may also cause unknown values. UNKNOWN_PLACEMENT is an unknown value in a rack or site.
     """
     if has_rejected_values:
         has_earlier_errors = True
         diagnostics = [diagnostic for diagnostic in diagnostics if diagnostic.id not in _UNKNOWN_VALUES]
-    causes = _remove_dependents_of_errors(diagnostics, order)
-    has_unknown_placements = any(diagnostic.id == UNKNOWN_PLACEMENT for diagnostic in causes)
-    if not has_earlier_errors and not has_unknown_placements:
-        return causes
-    # Without earlier errors, an unknown placement argument is itself the cause.
-    consequences = _CONSEQUENCES if has_earlier_errors else _CONSEQUENCES - {UNKNOWN_PLACEMENT}
-    return [diagnostic for diagnostic in causes if diagnostic.id not in consequences]
+    remaining = _remove_dependents_of_errors(diagnostics, order)
+    if has_earlier_errors:
+        consequences = _CONSEQUENCES
+    elif any(diagnostic.id == UNKNOWN_PLACEMENT for diagnostic in remaining):  # it is the cause of the others
+        consequences = _CONSEQUENCES - {UNKNOWN_PLACEMENT}
+    else:
+        return remaining
+    return [diagnostic for diagnostic in remaining if diagnostic.id not in consequences]
 
 
 def _remove_dependents_of_errors(diagnostics: Sequence[Diagnostic], order: PlanningOrder) -> list[Diagnostic]:
-    """Return the diagnostics without those about unknown placement arguments that follow from another error.
-
-    They follow if the block of the argument, or a block it depends on, has an error of another kind.
+    """Return the diagnostics without those about unknown placement arguments that follow from another error. They
+    follow if the block of the argument, or a block it depends on, has an error of another kind.
     """
     blocks_with_errors = {
         parse_address(diagnostic.address).config_address

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class ExplainedVm(Struct, frozen=True):
-    """Explanation of the location of one VM: the decision, and its frequency in the samples."""
+    """Explanation of the location of one VM (`object`): the decision, and the reason of the placement (`trigger`)."""
 
     address: Address
     object: str
@@ -34,7 +34,7 @@ Edge: TypeAlias = tuple[str, str]
 
 
 def iterate_observed_sites(changes: Iterable[Change]) -> Iterator[tuple[Change, SiteResources]]:
-    """Yield the changes of sites read by a provider, each with the resources recorded in its note."""
+    """Yield the changes of sites read by a provider, each with the resources recorded in its private note."""
     for change in changes:
         resources = read_recorded_site_resources(change.private)
         if resources is not None:  # only sites have such a note, and simulated ones have none

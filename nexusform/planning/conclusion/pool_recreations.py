@@ -21,8 +21,9 @@ _Name: TypeAlias = tuple[str, str]  # of a pool: the address of its object, and 
 def build_upgrades(
     objects: Iterable[VmObject], obstacle_finders: Iterable[Callable[[str, Collection[str]], DrainObstacles]]
 ) -> Iterator[Upgrade]:
-    """Yield an Upgrade per cluster and trigger (the reason to re-create whole pools, also those in own resources). Each
-    function of `obstacle_finders` gets a cluster id and names of nodes, and returns the obstacles to draining these.
+    """Yield an Upgrade per cluster and trigger: the reason to re-create whole pools. Pools with a resource of their own
+    belong to their cluster. Each of `obstacle_finders` gets a cluster id and names of nodes, and returns the obstacles
+    to draining these.
     """
     objects, obstacle_finders = list(objects), list(obstacle_finders)
     members_by_cluster: dict[tuple[str, str], list[_Pool]] = {}  # by owner (cluster) and trigger
@@ -75,7 +76,9 @@ def _find_pool_trigger(vm_object: VmObject, pool: PoolDemand) -> str:
 def _build_upgrade(
     first_object: VmObject, trigger: str, pools: Iterable[PoolNodeRecreation], all_obstacles: Sequence[DrainObstacles]
 ) -> Upgrade:
-    """Build the record of the re-created pools of one cluster. `all_obstacles` are those to draining their nodes."""
+    """Build the record of the pools of one cluster re-created for one reason (`trigger`). `all_obstacles` are those to
+    draining their nodes.
+    """
     before = after = ""  # versions, only for a Kubernetes upgrade
     if trigger == ROLLING:
         before = first_object.prior.demand.version or ""
@@ -111,7 +114,7 @@ def _build_pool_upgrade(
     keys = pool.keys
     triggers = vm_object.request.actions.recreations  # the reason to re-create a VM, by its key
     recreated = [key for key in keys if triggers.get(key) == trigger]
-    other_count = sum(triggers.get(key, trigger) != trigger for key in keys)  # re-created for other reasons
+    other_count = sum(key in triggers and triggers[key] != trigger for key in keys)  # re-created for other reasons
     prior = index_pools(vm_object.prior_pools).get(pool.pool)
     is_rolling = trigger == ROLLING and not find_changed_argument(prior, pool)
     uses_surge = is_rolling and pool.surge_size > 0
@@ -148,18 +151,18 @@ class _ScaleInPools:
     """Pools with a scale-in of VMs chosen by the platform. With capacity for all of these VMs, any choice fits."""
 
     def __init__(self, objects: Iterable[VmObject]) -> None:
+        """Collect the pools that lose VMs by a scale-in, with the platform choosing which ones."""
         self._pools: dict[str, list[_Pool]] = {}  # by site id
         self._outcomes: dict[tuple[str, _Name], Mapping[Token, Placement | None]] = {}  # by site and excluded pool
         for vm_object in objects:
             for prior in vm_object.prior_pools:
-                if is_platform_scale_in(vm_object, prior):  # Azure chooses the VMs
+                if is_platform_scale_in(vm_object, prior):
                     self._pools.setdefault(vm_object.request.demand.site_id, []).append((vm_object, prior))
 
     def find_dependencies(self, vm_object: VmObject, pool: PoolDemand) -> tuple[str, ...]:
-        """Return the names (`cluster/pool`) of other pools with a scale-in that this pool needs capacity from.
-
-        The platform chooses the VMs to remove. So the VMs of this pool are placed while all VMs of those pools remain.
-        If they fit, the pool depends on none of them, and the result is ().
+        """Return the names (`cluster/pool`) of other pools with a scale-in that this pool needs capacity from. The
+        platform chooses the VMs to remove. So the VMs of this pool are placed while all VMs of those pools remain. If
+        they fit, the pool depends on none of them, and the result is ().
         """
         site = vm_object.request.site
         if site is None:
@@ -172,10 +175,10 @@ class _ScaleInPools:
         if not other_pools:
             return ()
         has_own_scale_in = len(other_pools) < len(pools)
-        excluded = own_name if has_own_scale_in else ("", "")  # no pool excluded: one cached replay serves all such
+        excluded = own_name if has_own_scale_in else ("", "")  # none is excluded: such pools share one cached outcome
         outcome = self._place_with_remaining_vms(site, other_pools, excluded)
-        tokens = [vm_object.placements.tokens[key] for key in pool.keys if key in vm_object.placements.tokens]
-        if all(outcome.get(token) is not None for token in tokens):  # all VMs placed by this plan fit
+        handles = vm_object.placements.new_handles  # of the VMs placed by this plan
+        if all(outcome.get(handles[key]) is not None for key in pool.keys if key in handles):  # all fit
             return ()
         return tuple(f"{other_object.prior.demand.cluster}/{prior.pool}" for other_object, prior in other_pools)
 

@@ -77,9 +77,9 @@ def build_observed_sites(prior: PriorState, types: Mapping[str, ResourceType]) -
 def list_observed_rows(
     prior: PriorState, types: Mapping[str, ResourceType], sites: Mapping[str, site_plans.SitePlan]
 ) -> Iterator[PlacementChange]:
-    """Yield a row for every VM on a missing machine (removed outside nexusform, or missing in state before), and for
-    every VM observed on another machine than recorded in state. A VM on a missing machine is lost: its row has no
-    target. The row of another VM keeps it, from the recorded location to the observed one.
+    """Yield a row for every VM on a missing machine, and for every VM observed on another machine than recorded. A VM
+    on a missing machine is lost: its row has no target. A VM elsewhere is kept (KEEP). The source of its row is the
+    location recorded in state, the target the observed one.
     """
     recorded_inventory = site_plans.build_object_inventory(prior.state.list_current_objects(), types)
     recorded_machines = site_plans.list_machines(recorded_inventory)

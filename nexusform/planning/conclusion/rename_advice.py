@@ -29,10 +29,9 @@ _Group: TypeAlias = dict[object, Instance]
 def build_rename_diagnostics(
     instances: Collection[Instance], removed_vms: Mapping[Address, int]
 ) -> Iterator[Diagnostic]:
-    """Yield advice for each deleted object that seems to be renamed: exactly one new object is similar to it.
-
-    Whole blocks are compared first, then the instance keys in one block. `removed_vms` counts the VMs removed with
-    each object: advice about an object with VMs has another diagnostic id.
+    """Yield advice for each deleted object that seems to be renamed: exactly one new object is similar to it. Whole
+    blocks are compared first, then the instance keys in one block. `removed_vms` counts the VMs removed with each
+    object: advice about an object with VMs has another diagnostic id.
     """
     existing_blocks: set[ConfigAddress] = set()
     deleted_by_type: defaultdict[str, list[Instance]] = defaultdict(list)

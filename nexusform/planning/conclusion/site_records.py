@@ -144,14 +144,16 @@ def _collect_site_resource_capacity(
         network = find_configured_node_network(get_mapping(change.after))
         if network:
             network_by_cluster[get_text(change.after, "name")] = network
-    rows: dict[str, tuple[SiteResourceCapacity, ...]] = {}
-    for site, supplies in observed_sites.items():  # the id of a site is its name, too
-        sides = [
-            count_nodes(side[site].pools, network_by_cluster, claims) if site in side else ClusterNodeCounts()
-            for side, claims in ((before, claims_before), (after, claims_after))
-        ]
-        rows[site] = compute_site_resource_capacity(site, site, supplies, *sides)
-    return tuple(chain.from_iterable(rows[site] for site in sorted(rows)))
+    rows: list[SiteResourceCapacity] = []
+    for site, supplies in sorted(observed_sites.items()):
+        nodes_before = nodes_after = ClusterNodeCounts()  # a site missing before or after the plan has no nodes
+        if site in before:
+            nodes_before = count_nodes(before[site].pools, network_by_cluster, claims_before)
+        if site in after:
+            nodes_after = count_nodes(after[site].pools, network_by_cluster, claims_after)
+        # The id of a site is its name, too.
+        rows += compute_site_resource_capacity(site, site, supplies, nodes_before, nodes_after)
+    return tuple(rows)
 
 
 def compute_headroom(
@@ -182,10 +184,9 @@ def compute_headroom(
 
 
 def _compute_sku_capacity(occupied: SiteWithVms | None, sku: VmSku) -> SpareCapacity | None:
-    """Compute the capacity for one SKU on one side of the plan: before or after it. None without the site.
-
-    It is the number of further VMs in total, and without the rack with most of it. The result also names the clusters
-    without capacity for the surge VMs of an upgrade. Figures are intervals if VMs are in unknown NUMA cells.
+    """Compute the capacity for one SKU on one side of the plan: before or after it. None without the site. It is the
+    number of further VMs in total, and without the rack with most of it. The result also names the clusters without
+    capacity for the surge VMs of an upgrade. Figures are intervals if VMs are in unknown NUMA cells.
     """
     if occupied is None:
         return None
@@ -195,7 +196,7 @@ def _compute_sku_capacity(occupied: SiteWithVms | None, sku: VmSku) -> SpareCapa
     free = sum_count_intervals(by_rack.values())
     minimums = {rack: interval.minimum for rack, interval in by_rack.items()}
     worst_rack = max(sorted(minimums), key=lambda rack: minimums[rack], default="")
-    # At most, a loss takes the highest maximum: in other NUMA cells, another rack may have the most capacity.
+    # Each bound subtracts its own largest rack: with VMs in other NUMA cells, another rack may have the most capacity.
     rack_lost = Interval(
         free.minimum - minimums.get(worst_rack, 0),
         free.maximum - max((interval.maximum for interval in by_rack.values()), default=0),
@@ -270,11 +271,11 @@ def build_occupied_sites(
     present = _list_objects_on_side(plan, registries, side, prior_notes)
     layout = site_plans.build_site_layout(present, registries, plan.catalogue)
     sites = {site_id: SiteWithVms(site) for site_id, site in layout.sites.items()}
-    for kind, site_object in layout.objects:  # kind: its resource type
+    for resource_type, site_object in layout.objects:
         vm_object = objects.get(site_object.address)
         # An invalid instance may lack the arguments that determine its VMs.
         is_invalid = side is BeforeOrAfter.AFTER and vm_object is not None and vm_object.instance.is_invalid
-        if kind.vms is None or is_invalid:
+        if resource_type.vms is None or is_invalid:
             continue
         is_forgotten = False
         vms: Sequence[PlacedVm] = ()
@@ -283,9 +284,9 @@ def build_occupied_sites(
             is_forgotten = side is BeforeOrAfter.AFTER and bool(vm_object.request.actions.forgets)
             has_prior_vms = side is BeforeOrAfter.BEFORE or is_forgotten
             vms = tuple(vm_object.prior.existing.values()) if has_prior_vms else vm_object.list_vms()
-        _place_vms(kind, site_object, vms, layout, sites, is_managed=not is_forgotten)
-    # An unmanaged VM with the name of an existing one is the same VM; with the name of a new one, another VM.
-    existing_names = set(chain.from_iterable(owner.existing_names for owner in objects.values()))
+        _place_vms(resource_type, site_object, vms, layout, sites, is_managed=not is_forgotten)
+    # An unmanaged VM with the name of an existing managed VM is the same VM, so it is not placed again.
+    existing_names = set(chain.from_iterable(vm_object.existing_names for vm_object in objects.values()))
     for occupied in sites.values():
         occupied.unmanaged_vms = site_plans.place_unmanaged_vms(occupied.site, existing_names)
     return sites
@@ -295,7 +296,7 @@ def _list_objects_on_side(
     plan: Plan, registries: PluginRegistries, side: BeforeOrAfter, prior_notes: Mapping[Address, Mapping[str, Any]]
 ) -> Iterator[site_plans.SiteObject]:
     """Yield the objects that exist before or after a plan, with their attributes at that time. The VMs of a forgotten
-    object keep running after the plan, so it is on that side, too, as it was before.
+    object keep running, so it exists after the plan, too, with its attributes from before.
     """
     for change in plan.changes:
         if change.deposed:  # left over from a replacement, without VMs
@@ -308,7 +309,7 @@ def _list_objects_on_side(
 
 
 def _place_vms(
-    kind: ResourceType,
+    resource_type: ResourceType,
     site_object: site_plans.SiteObject,
     vms: Sequence[PlacedVm],
     layout: site_plans.SiteLayout,
@@ -317,8 +318,8 @@ def _place_vms(
     is_managed: bool,
 ) -> None:
     """Place the VMs of one object on their machines of a site. Its pools count for the site only if `is_managed`."""
-    assert kind.vms is not None
-    demand, _ = kind.vms.build_demand(site_object.attributes, layout.context, site_object.address)
+    assert resource_type.vms is not None
+    demand, _ = resource_type.vms.build_demand(site_object.attributes, layout.context, site_object.address)
     if demand is None or demand.site_id not in sites:  # another finding reports it
         return
     occupied = sites[demand.site_id]
@@ -373,9 +374,8 @@ def _build_site(before: SiteWithVms | None, after: SiteWithVms | None, order_in_
 
 
 def _build_pool_before_and_after(before: Sequence[VmOnSite], after: Sequence[VmOnSite]) -> PoolVms:
-    """Sort the VMs of one pool before and after the plan into unchanged, removed and added ones.
-
-    A VM with the same name on another machine is both removed and added. One of the two sequences may be empty.
+    """Sort the VMs of one pool before and after the plan into unchanged, removed and added ones. A VM with the same
+    name on another machine is both removed and added. One of the two sequences may be empty.
     """
     first = (after or before)[0]  # any VM: all have the same object, cluster, pool and SKU
     vms_before = {placed_vm.vm.name: placed_vm.vm for placed_vm in before}

@@ -50,7 +50,9 @@ def compute_machine_use(vm_object: VmObject) -> UsedMachines:
         if vm_object.is_released_early(key):
             freed_early.add((vm_object.prior.site_id, placement.machine))
     request = vm_object.request
-    allocated = {(request.demand.site_id, vm_object.get_placement(key).machine) for key in vm_object.placements.tokens}
+    allocated = {
+        (request.demand.site_id, vm_object.get_placement(key).machine) for key in vm_object.placements.new_handles
+    }
     offering_addresses: set[str] = set()
     evacuated_addresses: set[str] = set()
     if request.site is not None:
@@ -70,14 +72,12 @@ def compute_machine_use(vm_object: VmObject) -> UsedMachines:
 
 
 Waits: TypeAlias = dict[int, set[int]]  # step -> steps it waits for
-# Larger groups of steps get a gate: many steps waiting for many would make n x m edges.
-GATE_ABOVE = 4
-# Samples in which another order of objects is tried; None is the plan itself.
-_ORDER_SAMPLES = (None, 0, 1, 2)
+GATE_ABOVE = 4  # larger groups of steps get a gate: many steps waiting for many would make n x m edges
+_ORDER_SAMPLES = (None, 0, 1, 2)  # samples in which another order of objects is tried; None is the plan itself
 
 
 class DraftStep(Struct):
-    """Step with incomplete waits."""
+    """Step under construction: waits are still added. `change` is the index of its change in the plan."""
 
     id: int
     kind: StepKind
@@ -99,6 +99,7 @@ class StepGraph:
     """
 
     def __init__(self, changes: Sequence[Change]) -> None:
+        """Start without steps. A step is named by its id, the index in `drafts`; a block by its address as text."""
         self.changes = changes
         self.drafts: list[DraftStep] = []
         self.apply_step: dict[Address, int] = {}  # the create or update of an object
@@ -121,7 +122,9 @@ class StepGraph:
         self.drafts[step].waits |= set(awaited) - {step}
 
     def get_gate(self, name: tuple[str, str], steps: list[int]) -> list[int]:
-        """Return a few steps as they are, many as one gate (a step without work). The same name returns it again."""
+        """Return a few steps as they are, or in place of many a gate: a step without work that waits for all of them.
+        The result is kept by `name`.
+        """
         if name in self._gates:
             return self._gates[name]
         gate_steps = steps
@@ -141,7 +144,9 @@ class StepGraph:
         return self.changes[self.drafts[step].change].action is Action.REPLACE
 
     def build_steps(self) -> list[Step]:
-        """Build the steps for apply. They wait for `waits_for` to succeed, and for `follows` to end with any result."""
+        """Build the steps for apply. A step waits for `waits_for` to succeed, and for `follows` (the `order_only` waits
+        of its draft) to end with any result.
+        """
         return [
             Step(
                 id=draft.id,
@@ -189,14 +194,13 @@ def remove_cyclic_waits(graph: StepGraph, waits: Waits) -> None:
 
 
 def _find_capacity_waits(graph: StepGraph, machines: Mapping[Address, UsedMachines]) -> Waits:
-    """Return by step that places VMs the steps before it: those that free their machines, and those of cordons.
-
-    An object frees the machines of its VMs by its delete step. Without one, a release step frees those of the VMs
-    removed before anything is placed.
+    """Return the waits of steps that place VMs: for steps that free their machines, and for steps of cordons. An object
+    frees the machines of its VMs by its delete step. Without one, a release step frees those of the VMs removed before
+    anything is placed.
     """
     freeing: dict[OnSite, set[int]] = {}  # the steps that free capacity, by site and machine
     for address, use in machines.items():
-        delete = graph.delete_step.get((address, ""))
+        delete = graph.delete_step.get((address, ""))  # "": of the current object, not a deposed one
         release = graph.release_step.get(address)
         if delete is not None:
             for site, _, machine in use.occupied:
@@ -233,10 +237,9 @@ def _add_cordon_waits(graph: StepGraph, machines: Mapping[Address, UsedMachines]
 
 
 def _find_rolling_waits(graph: StepGraph, objects: Mapping[Address, VmObject], sites: Mapping[str, SitePlan]) -> Waits:
-    """Return the waits for Kubernetes upgrades: by step, the update steps it has to wait for.
-
-    The VMs of an upgraded object free their capacity only during its update. An object with VMs placed there later
-    waits for this update. It does not wait if it was created, and so is upgraded, before the other one.
+    """Return the waits for Kubernetes upgrades: by step, the update steps it has to wait for. The VMs of an upgraded
+    object free their capacity only during its update. An object with VMs placed there later waits for this update. It
+    does not wait if it was created, and so is upgraded, before the other one.
     """
     owners = {}  # the addresses of upgraded objects, by VM: (owner, pool, number)
     creation_numbers: dict[Address, int] = {}  # of upgraded objects
@@ -251,7 +254,8 @@ def _find_rolling_waits(graph: StepGraph, objects: Mapping[Address, VmObject], s
             update_step, apply_step = graph.apply_step.get(upgraded), graph.apply_step.get(successor)
             if update_step is None or apply_step is None or update_step == apply_step:
                 continue  # without a step in this plan, or the same step
-            if creation_numbers.get(successor, inf) >= creation_numbers[upgraded]:  # older objects are upgraded first
+            # Older objects are upgraded first. An object without an upgrade (inf) always waits.
+            if creation_numbers.get(successor, inf) >= creation_numbers[upgraded]:
                 waits.setdefault(apply_step, set()).add(update_step)
     return waits
 
@@ -259,10 +263,9 @@ def _find_rolling_waits(graph: StepGraph, objects: Mapping[Address, VmObject], s
 def _find_placement_order(
     graph: StepGraph, objects: Mapping[Address, VmObject], sites: Mapping[str, SitePlan]
 ) -> Iterator[tuple[int, int]]:
-    """Yield pairs of a step and the step before it: their VMs must be requested in the planned order.
-
-    A platform such as Azure places VMs in the order of the requests. On a site where another order gives the same
-    machines, the steps stay concurrent. Objects of the simulation (the default provider) need no order.
+    """Yield pairs of a step and the step before it: their VMs must be requested in the planned order. A platform such
+    as Azure places VMs in the order of the requests. On a site where another order gives the same machines, the steps
+    stay concurrent. Objects of the simulation (the default provider) need no order.
     """
     on_platforms = {change.address for change in graph.changes if change.provider not in ("", DEFAULT_PROVIDER)}
     on_platforms &= graph.apply_step.keys()  # created, updated or replaced
@@ -306,12 +309,12 @@ def _get_machine_of_placement(placement: Placement | None) -> str:
 
 
 def _map_placed_vms(site: SitePlan, objects: Mapping[Address, VmObject]) -> dict[Hashable, tuple[Address, str]]:
-    """Return the VMs placed on a site by token (handle): the address of their object, and their machine."""
+    """Return the VMs placed on a site by handle, the token of their operation: object (address) and machine."""
     placed_vms: dict[Hashable, tuple[Address, str]] = {}
     for address, vm_object in objects.items():
         if vm_object.request.site is site:
-            for key, token in vm_object.placements.tokens.items():
-                placed_vms[token] = (address, vm_object.get_placement(key).machine)
+            for key, handle in vm_object.placements.new_handles.items():
+                placed_vms[handle] = (address, vm_object.get_placement(key).machine)
     return placed_vms
 
 
@@ -321,7 +324,7 @@ def _find_machine_successions(
     placed_vms: Mapping[Hashable, tuple[Address, str]],
 ) -> Iterator[tuple[Address, Address]]:
     """Yield the objects of upgraded VMs released from a machine, each with an object placed there later. `owners` are
-    the objects by VM (owner, pool, number), `placed_vms` the placed VMs by handle (see `_map_placed_vms`).
+    the objects by VM (owner, pool, number), `placed_vms` the placed VMs by handle: object and machine.
     """
     released_owners: dict[str, set[Address]] = {}  # objects of upgraded VMs released so far, by machine
     for operation in site.operations:  # in order of time

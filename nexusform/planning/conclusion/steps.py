@@ -143,8 +143,8 @@ def _add_steps_of_change(graph: StepGraph, index: int, change: Change, remaining
 
 
 def _find_concurrent_blocks(changes: Sequence[Change], types: Types) -> Mapping[Address, AbstractSet[str]]:
-    """Return for each address the blocks it refers to without waiting for them: they complete only after its step.
-    Their types are the `concurrent_types` of its type. An object with unknown values waits for all its references.
+    """Return for each address the blocks it refers to without waiting for them: those of the `concurrent_types` of its
+    type, which complete only after its step. An object with unknown values waits for all its references.
     """
     type_of = {str(change.address.config_address): change.address.type for change in changes}
     known_types = set(type_of.values()).intersection(types)  # looking up all types would load every domain
@@ -199,7 +199,9 @@ def _add_dependent_waits(graph: StepGraph, prior: PriorState, step_order: StepOr
 
 
 def _add_used_object_waits(graph: StepGraph, uses: _UsedObjectIndex, step_order: StepOrder) -> None:
-    """Add waits for used objects, and of a destroy for former users. A domain may order two objects differently."""
+    """Add waits of each create or update for the objects it uses, and of each destroy for the former users of its
+    object. A domain may order two objects differently.
+    """
     for change in graph.changes:
         apply_step = graph.apply_step.get(change.address)
         if apply_step is not None:
@@ -237,9 +239,8 @@ class _UsedObjectIndex:
     """Objects used by the objects of a plan before and after it. Duplicates are possible."""
 
     def __init__(self, changes: Sequence[Change], machines: Mapping[Address, UsedMachines], types: Types) -> None:
-        """Index the current (not deposed) objects by the names and ids that other objects refer to.
-
-        `machines` are those used by the VMs of each object.
+        """Index the current (not deposed) objects by the names and ids that other objects refer to. `machines` are
+        those used by the VMs of each object.
         """
         before: dict[Address, Values] = {}
         after: dict[Address, Values] = {}
@@ -298,10 +299,9 @@ def _list_references(resource_type: ResourceType) -> list[tuple[str, ObjectRefer
 
 
 def _can_add_machine_capacity(before: Values | None, after: Values) -> bool:
-    """Return whether the step of a rack or machine may add capacity: then steps of new VMs wait for it.
-
-    New or unknown machines and changed hardware may add capacity, and so may a change of existing cordons. No VM
-    waits for a first cordon. `before` is None for a new rack or machine.
+    """Return whether the step of a rack or machine may add capacity: then steps of new VMs wait for it. New or unknown
+    machines and changed hardware may add capacity, and so may a change of existing cordons. No VM waits for a first
+    cordon. `before` is None for a new rack or machine.
     """
     machines, machines_before = get_mapping(after, "machines"), get_mapping(before, "machines")
     has_new_machines = bool(machines.keys() - machines_before.keys())
@@ -312,8 +312,7 @@ def _can_add_machine_capacity(before: Values | None, after: Values) -> bool:
     return any(before.get(name) != after.get(name) for name in compared_names)
 
 
-# Attributes of racks and machines: offered capacity, and closed machines.
-_OFFERED: Final = (
+_OFFERED: Final = (  # attributes of racks and machines: offered capacity, and closed machines
     "availability_zone",
     "detailed_status",
     "machine",
@@ -334,6 +333,9 @@ class _ObjectIndex:
     def __init__(
         self, objects: Mapping[Address, Values], references: Mapping[str, Sequence[tuple[str, ObjectReference]]]
     ) -> None:
+        """Index objects by the attributes used to refer to them, such as `id` or `name`. `references` are the referring
+        arguments by resource type.
+        """
         self._references = references
         self._named: dict[tuple[str, str], dict[Hashable, Address]] = {}  # (type, naming attribute) -> name -> object
         fields_by_attribute: dict[str, dict[str, tuple[str, ...]]] = {}  # type -> naming attribute -> fields of a name
@@ -358,10 +360,9 @@ class _ObjectIndex:
 
 
 def _list_referenced_names(value: Any, fields: Iterable[str]) -> Iterator[Hashable]:
-    """Yield the names in the value of a naming or referring attribute; none if the value is unknown.
-
-    Names are a text itself, the keys of a map, or the elements of a list. An object in a list is named by the values of
-    `fields`: {"namespace": "a", "name": "b"} by ("a", "b"), with "" for a missing value.
+    """Yield the names in the value of a naming or referring attribute; none if the value is unknown. Names are a text
+    itself, the keys of a map, or the elements of a list. An object in a list is named by the values of `fields`:
+    {"namespace": "a", "name": "b"} by ("a", "b"), with "" for a missing value.
     """
     if isinstance(value, str):
         yield value

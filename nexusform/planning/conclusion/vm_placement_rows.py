@@ -51,13 +51,13 @@ REASONS: Mapping[str, str] = {
 def build_placement_changes(
     objects: Iterable[VmObject], certainty: Mapping[str, SiteCertainty], *, everything: bool
 ) -> Iterator[PlacementChange]:
-    """Yield a row per changed VM of each object. Removed, lost and forgotten VMs come first. Then follow VMs placed by
-    the plan or observed on another machine. With `everything`, add unchanged VMs, and the machines rejected for each
-    VM: on a large site up to a million.
+    """Yield a row per changed VM of each object, with the reason (trigger). Removed, lost (without their machine) and
+    forgotten (no longer managed) VMs come first. Then follow VMs placed by the plan or observed on another machine.
+    With `everything`, add unchanged VMs, and the machines rejected for each VM: on a large site up to a million.
     """
     for vm_object in objects:
         actions = vm_object.request.actions
-        renamed_vms = {  # the old VM is removed, one of another name or on another site placed
+        renamed_vms = {  # re-created with another name or on another site, so the old VM is removed
             key: trigger for key, trigger in actions.recreations.items() if _is_vm_renamed(vm_object, key)
         }
         triggers_by_action = {
@@ -68,7 +68,8 @@ def build_placement_changes(
         for action, triggers in triggers_by_action.items():
             for key, trigger in triggers.items():
                 yield _build_row_of_removed_vm(vm_object, key, action, trigger)
-        if everything or vm_object.placements.tokens or vm_object.prior.recorded_placements:
+        is_changed = vm_object.placements.new_handles or vm_object.prior.recorded_placements  # VMs placed or moved
+        if everything or is_changed:
             yield from _list_current_vm_rows(vm_object, certainty, everything=everything)
 
 
@@ -120,16 +121,15 @@ def _is_vm_renamed(vm_object: VmObject, key: VmKey) -> bool:
 def _list_current_vm_rows(
     vm_object: VmObject, certainty: Mapping[str, SiteCertainty], *, everything: bool
 ) -> Iterator[PlacementChange]:
-    """Yield a row per VM that exists after the plan and has a location.
-
-    Without `everything`, unchanged VMs are omitted. Left are VMs placed by this plan (with a token), and VMs observed
-    at another location than recorded in state.
+    """Yield a row per VM that exists after the plan and has a location. Without `everything`, unchanged VMs are
+    omitted. Left are VMs placed by this plan (with a handle), and VMs observed at another location than recorded in
+    state.
     """
     site_certainty = certainty.get(vm_object.request.demand.site_id, SiteCertainty())
     for pool in vm_object.pools:
         for key in pool.keys:
             has_location = key in vm_object.placements.vms
-            is_changed = key in vm_object.placements.tokens or key in vm_object.prior.recorded_placements
+            is_changed = key in vm_object.placements.new_handles or key in vm_object.prior.recorded_placements
             if has_location and (everything or is_changed):
                 yield _build_row_of_current_vm(vm_object, pool, key, site_certainty, everything=everything)
 
@@ -141,7 +141,7 @@ def _build_row_of_current_vm(
     vm, demand = vm_object.placements.vms[key], vm_object.request.demand
     action, source = _determine_vm_action(vm_object, key)
     trigger = vm_object.get_trigger(key)
-    is_placed = key in vm_object.placements.tokens  # by this plan
+    is_placed = key in vm_object.placements.new_handles  # by this plan
     if not is_placed and key in vm_object.prior.recorded_placements:  # a read found it on another machine
         source, trigger = vm_object.prior.recorded_placements[key], OBSERVED_ELSEWHERE
     explanation = vm_object.placements.explanations.get(key)
@@ -160,7 +160,7 @@ def _build_row_of_current_vm(
         site_id=demand.site_id,
         reason=REASONS.get(trigger, ""),
         scores=_collect_deciding_scores(explanation),
-        certainty=certainty.vms.get(vm_object.placements.tokens[key]) if is_placed else None,
+        certainty=certainty.vms.get(vm_object.placements.new_handles[key]) if is_placed else None,
         provenance=vm.provenance,
         rejections=explanation.rejections if explanation is not None and everything else (),
         platform_name=vm_object.prior.existing.get(key, vm).platform_name or "",
@@ -173,7 +173,7 @@ def _determine_vm_action(vm_object: VmObject, key: VmKey) -> tuple[PlacementActi
     """
     existing_vm = vm_object.prior.existing.get(key)
     source = existing_vm.placement if existing_vm is not None else None
-    if key not in vm_object.placements.tokens:  # not placed by this plan
+    if key not in vm_object.placements.new_handles:  # not placed by this plan
         return PlacementAction.KEEP, source
     has_waited = key in vm_object.prior.unplaced
     keeps_name = existing_vm is not None and not _is_vm_renamed(vm_object, key)
@@ -262,7 +262,7 @@ def _build_table_row(
     is_uncertain = any(pool.is_zone_allowed(racks.get(rack)) for rack in certainty.uncertain_racks)
     pool_certainty = _NO_CERTAINTY if is_uncertain else sampled
     placed_count = sum(  # restored VMs return to their location without a decision
-        1 for owner, key in keys if key in owner.placements.tokens and key not in owner.placements.restored
+        1 for owner, key in keys if key in owner.placements.new_handles and key not in owner.placements.restored
     )
     racks_certain = pool_certainty.vms_on_certain_counts  # VMs on racks with the same count in all samples
     machines_certain = pool_certainty.vms_on_certain_machines

@@ -67,8 +67,7 @@ def evaluate_arguments(instance: Instance, evaluation: Evaluation) -> list[Diagn
     return diagnostics
 
 
-# Shorter texts occur in names by chance.
-_MINIMUM_SECRET_LENGTH: Final = 4
+_MINIMUM_SECRET_LENGTH: Final = 4  # shorter texts occur in names by chance
 
 
 def _replace_write_only(
@@ -93,8 +92,7 @@ def _replace_write_only(
             "values that are not ephemeral there."
         )
         exposures.append(Problem((names[0],), "invalid-use-of-ephemeral-value", detail))
-    # With an exposed text, the other problems could quote it.
-    return instance.build_diagnostics(exposures or problems)
+    return instance.build_diagnostics(exposures or problems)  # with an exposed text, the other problems could quote it
 
 
 def _find_exposed_variables(public: Mapping[str, Any], evaluation: Evaluation) -> Iterator[str]:

@@ -75,10 +75,9 @@ def _get_absent_value(block: NestedBlock) -> Any:
 def _iterate_replacing_paths(
     schema: BlockSchema, prior: Mapping[str, Any], config: Mapping[str, Any], prefix: Path
 ) -> Iterable[Path]:
-    """Yield the paths of changed arguments that cannot be updated in place.
-
-    A computed argument without a configured value is not changed. An unknown value differs from every prior one,
-    because it may become another value. A missing block in state equals a missing block in the configuration.
+    """Yield the paths of changed arguments that cannot be updated in place. A computed argument without a configured
+    value is not changed. An unknown value differs from every prior one, because it may become another value. A missing
+    block in state equals a missing block in the configuration.
     """
     for name, attribute in schema.attributes.items():
         if attribute.on_change is not OnChange.REPLACE:
@@ -102,9 +101,8 @@ def _iterate_replacing_paths(
 def find_pool_replacing_paths(
     schema: BlockSchema, prior: Mapping[str, Any], config: Mapping[str, Any], prefix: Path = ()
 ) -> Iterator[Path]:
-    """Yield the paths of changed arguments re-creating the VMs of their pool (REPLACE_POOL); new pools have none.
-
-    A pool is a nested block with a label, compared with the prior block of the same label. Its argument has a path such
+    """Yield the paths of changed arguments re-creating the VMs of their pool (REPLACE_POOL); new pools have none. A
+    pool is a nested block with a label, compared with the prior block of the same label. Its argument has a path such
     as ("agent_pool", "np1", "vm_sku_name").
     """
     for name, attribute in schema.attributes.items():
@@ -192,10 +190,9 @@ def apply_ignore_changes(
 
 
 def _restore_prior_value(config: dict[str, Any], prior: Mapping[str, Any], path: Path) -> Any:
-    """Return the arguments with the prior value at a path. Containers on the path are copied before they change.
-
-    A name missing in the prior object is removed. The arguments are unchanged if either side lacks the block, map or
-    list with the last step of the path, and a list keeps its length: an index must exist on both sides.
+    """Return the arguments with the prior value at a path. Containers on the path are copied before they change. A name
+    missing in the prior object is removed. Nothing changes if either side lacks the block, map or list around the last
+    step. Nor does it for an index missing on either side: a list keeps its length.
     """
     container_path, step = path[:-1], path[-1]
     container, prior_container = get_part(config, container_path), get_part(prior, container_path)
@@ -214,7 +211,9 @@ def _restore_prior_value(config: dict[str, Any], prior: Mapping[str, Any], path:
 
 
 def decide_action(instance: Instance, computed: Mapping[str, Any], *, is_requested: bool) -> ActionDecision:
-    """Return the action and planned attributes. `computed` are values of this plan. `is_requested`: by -replace."""
+    """Return the action and planned attributes of an instance. `computed` are its computed attributes known so far,
+    `is_requested` is a replacement by -replace.
+    """
     assert instance.config is not None
     schema = instance.type.schema
     prior = instance.before
@@ -244,9 +243,8 @@ def decide_action(instance: Instance, computed: Mapping[str, Any], *, is_request
 
 
 def has_equal_values(schema: BlockSchema, planned: Mapping[str, Any], prior: Mapping[str, Any]) -> bool:
-    """Return whether no planned value differs; an argument missing in the prior object equals an unset one.
-
-    Example: `{"name": "a", "zone": None}` equals `{"name": "a"}`, also as a nested block.
+    """Return whether no planned value differs; an argument missing in the prior object equals an unset one. Example:
+    `{"name": "a", "zone": None}` equals `{"name": "a"}`, also as a nested block.
     """
     for name, value in planned.items():
         before = prior.get(name)
@@ -275,7 +273,7 @@ _CHANGE_ACTIONS = (Action.UPDATE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
 
 
 class TriggerReference(Struct, frozen=True):
-    """Target of one reference: a block or (with `key`) an instance of it, as a whole or at a `path`."""
+    """Target of a reference of replace_triggered_by: a block, or its instance of `key`; as a whole, or at a `path`."""
 
     type: str
     name: str
@@ -348,11 +346,11 @@ def _parse_trigger(expression: Expression, read_key: Callable[[Expression], Key]
     return TriggerReference(collection.type, collection.name, read_key(expression.key))
 
 
-def _convert_steps_to_path(steps: Iterable[Step]) -> Path:
+def _convert_steps_to_path(steps: Iterable[Step]) -> Path:  # `.a["b"][0]` becomes ("a", "b", 0)
     return tuple(step.name if isinstance(step, TraverseAttribute) else _get_key(step) for step in steps)
 
 
-def _get_key(step: TraverseIndex) -> str | int:
+def _get_key(step: TraverseIndex) -> str | int:  # a number may be 1.0
     return step.key if isinstance(step.key, str) else int(step.key)
 
 

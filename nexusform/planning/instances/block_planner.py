@@ -58,6 +58,7 @@ class BlockPlanner:
         selection: Selection,
         bodies: PreparedBodyCache,
     ) -> None:
+        """Create a planner without instances. `bodies` are the parsed arguments of the blocks."""
         self.request = request
         self.prior = prior
         self.order = order
@@ -68,10 +69,11 @@ class BlockPlanner:
         self._expanded: dict[ResourceKey, int] = {}  # the number of instances, by block in its module instance
         self._counts = {"instances": 0, "machines": 0}  # by the name of a limit
         self._evaluated = 0  # evaluations so far, for the progress display
-        self.checks: list[CheckResult] = []
+        self.checks: list[CheckResult] = []  # of preconditions and postconditions
         self.diagnostics: list[Diagnostic] = []
+        # By module, type and name, then by the key of count or for_each.
         self.decided_instances: dict[tuple[ModulePath, str, str], dict[Key, Instance]] = {}
-        self.outside_targets: list[str] = []
+        self.outside_targets: list[str] = []  # racks and machines left out by -target or -exclude, with changes
         self._replaced_hosts: set[str] = set()  # ids of sites, racks and machines
         # Blocks under create_before_destroy: explicit ones, and all they depend on.
         explicit_blocks = [block.address for block in order.blocks if block.lifecycle.create_before_destroy]
@@ -96,7 +98,7 @@ class BlockPlanner:
                 diagnostics.append(build_unknown_repetition_error(expansion.unknown, block))
                 expansion = INVALID_EXPANSION
             key = build_resource_key(block.address, module.path)
-            if not expansion.shape or prepared is None:
+            if not expansion.shape or prepared is None:  # its count, for_each or type is invalid
                 evaluation.resources[key] = ResourceView("")
                 addresses = self.prior.by_block.get(block.address, ())
                 instances += [self.build_unchanged(address) for address in addresses if address.module == module.path]
@@ -144,10 +146,9 @@ class BlockPlanner:
                 self._record_instance_outside_selection(instance, evaluation)
 
     def _record_instance_outside_selection(self, instance: Instance, evaluation: Evaluation) -> None:
-        """Record an instance that is configured, but not planned because of -target or -exclude.
-
-        References to a new instance are unknown, not invalid. The capacity of a new or changed rack or machine is not
-        used, so errors of missing capacity name it (`outside_targets`).
+        """Record an instance that is configured, but not planned because of -target or -exclude. References to a new
+        instance are unknown, not invalid. The capacity of a new or changed rack or machine is not used, so errors of
+        missing capacity name it (`outside_targets`).
         """
         if instance.prior is None:
             resource_view = evaluation.get_resource_view(instance.address)
@@ -183,7 +184,9 @@ class BlockPlanner:
         return self._build_prior_instance(address, block, ActionDecision(planned=planned))
 
     def build_deleted_instance(self, address: Address, reason: str) -> Instance:
-        """Build an instance to delete. With deposed objects only, it is a no-op. A machine action is forgotten."""
+        """Build an instance to delete. With deposed objects only, it is a no-op. A machine action only leaves the
+        state, because it is no object on the site.
+        """
         prior = self.prior.get_object(address)
         is_action = self.request.registries.resource_types[address.type].kind is PlanningKind.MACHINE_ACTION
         action = Action.FORGET if is_action else Action.DELETE
@@ -191,7 +194,9 @@ class BlockPlanner:
         return self._build_prior_instance(address, None, decision, self.prior.get_deposed(address))
 
     def build_removed_instance(self, address: Address, reason: str, block: ResourceBlock | None) -> Instance:
-        """Build an instance without a configuration; `destroy = false` in its `block` or in the state forgets it."""
+        """Build an instance without a configuration. It is deleted, or with `destroy = false` in its `block` or in the
+        state only forgotten: its object keeps running.
+        """
         prior = self.prior.get_object(address)
         if prior is None:  # it has deposed objects only
             return self.build_deleted_instance(address, reason)
@@ -284,7 +289,9 @@ class BlockPlanner:
         evaluation: Evaluation,
         unresolved: frozenset[str] = frozenset(),
     ) -> None:
-        """Decide the action, and check conditions. Expressions read `unresolved` attributes (for VMs) as unknown."""
+        """Decide the action, and check conditions. `computed` are computed attributes. Expressions read `unresolved`
+        ones as unknown, because a VM without capacity is missing in them.
+        """
         self._apply_replacement_triggers(instance, evaluation)
         assert instance.config is not None
         values = {**instance.config}
@@ -309,7 +316,7 @@ class BlockPlanner:
             self.checks += checks
 
     def _find_value_overrides(self, instance: Instance) -> dict[str, object]:
-        """Return the values of the first matching override, except predicted attributes (placements)."""
+        """Return the values set by the first matching override of a test, except predicted attributes (placements)."""
         overrides = self.request.object_overrides
         values = next((override.values for override in overrides if override.is_for(instance.address)), {})
         attributes = instance.type.schema.attributes
@@ -411,7 +418,7 @@ def check_unfinished_change(instance: Instance) -> Iterator[Diagnostic]:
 
 
 def expose_instance(instance: Instance, evaluation: Evaluation) -> None:
-    """Let expressions refer to an instance in its present state."""
+    """Let expressions refer to an instance as planned so far."""
     view = evaluation.get_resource_view(instance.address)
     view.items[instance.address.key] = instance.view
 
@@ -481,7 +488,9 @@ def find_instances_without_block(blocks: BlockPlanner) -> InstancesWithoutBlock:
 
 
 def _build_instance_without_block(blocks: BlockPlanner, address: Address) -> Instance:
-    """Build a prior instance without a block: unchanged if it is not selected, else removed, forgotten or deleted."""
+    """Build a prior instance without a block. It is unchanged if it is not selected. Else it is deleted, or forgotten:
+    its object keeps running.
+    """
     from nexusform.planning.preparation.moves import is_object_kept
 
     if not blocks.selection.has(address):

@@ -27,9 +27,8 @@ ID_OF_CONDITION = {
 
 
 def evaluate_condition(condition: Condition, evaluation: Evaluation, scope: Scope, address: str) -> tuple[str, str]:
-    """Return the status of one condition (pass, fail, error, unknown), and the message of a failed one, else "".
-
-    A condition may be text: "true" is true. An invalid error message is an error even if the condition is met.
+    """Return the status of one condition (pass, fail, error, unknown), and the message of a failed one, else "". A
+    condition may be text: "true" is true. An invalid error message is an error even if the condition is met.
     """
     value = evaluation.evaluate_expression(condition.condition, scope)
     message = _evaluate_error_message(condition.error_message, evaluation, scope, address)
@@ -100,9 +99,8 @@ class ConditionSubject(Struct, frozen=True):
 def evaluate_conditions(
     subject: ConditionSubject, conditions: Sequence[tuple[str, Condition, InstanceScope]], evaluation: Evaluation
 ) -> tuple[list[Diagnostic], list[CheckResult]]:
-    """Evaluate the conditions of one subject, each with its kind and scope.
-
-    Return the problems and one result, the worst of all conditions; no result without conditions.
+    """Evaluate the conditions of one subject, each with its kind and scope. Return the problems and one result, the
+    worst of all conditions; no result without conditions.
     """
     if not conditions:
         return [], []

@@ -31,12 +31,12 @@ def check_moved_blocks(configuration: Configuration, evaluation: Evaluation) -> 
 
 
 class _MoveChecker:
-    # Moves of addresses so far: `_to` by source, `_from` by target. `b` as all instances of a block (True in the
-    # keys) and `b` as its only instance are distinct.
+    # Moves so far: `_to` by source address, `_from` by target. The address of a block, such as `nexus_rack.r`, may mean
+    # all of its instances (True in the key), or its only instance (False).
 
     def __init__(self, evaluation: Evaluation) -> None:
         self.evaluation = evaluation
-        # By whether a move is for all instances, and by address: the other address of its first move, its statement.
+        # The first move of each address, as the other address and the statement. The bool: it moves all instances.
         self._to: dict[tuple[bool, str], tuple[str, MoveStatement]] = {}  # the target of each source
         self._from: dict[tuple[bool, str], tuple[str, MoveStatement]] = {}  # the source of each target
 

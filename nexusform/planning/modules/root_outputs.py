@@ -21,10 +21,8 @@ from nexusform.schemas.value_types import DYNAMIC
 from nexusform.state.objects import OutputState
 from nexusform.values.typed_value import UNKNOWN, Value, build_null
 
-# Attribute of data source results with the time of their figures.
-EXPORT_TIME = "exported_at"
-# Limit on the size of an output: about four seconds of comparing and showing.
-_MAX_SIZE: Final = 1_000_000
+EXPORT_TIME = "exported_at"  # attribute of data source results with the time of their figures
+_MAX_SIZE: Final = 1_000_000  # limit on the size of an output: about four seconds of comparing and showing
 
 
 class RootOutputChanges(Struct, frozen=True):
@@ -113,7 +111,7 @@ def plan_current_outputs(request: PlanRequest, evaluation: Evaluation) -> RootOu
 
 def _list_removed_outputs(before: Mapping[str, OutputState], declared: Collection[str]) -> Iterator[OutputChange]:
     for name, prior in sorted(before.items()):
-        if name not in declared:
+        if name not in declared:  # the configuration no longer has it
             yield OutputChange(name, Action.DELETE, prior.value, after=None, type=prior.type, sensitive=prior.sensitive)
 
 
@@ -193,12 +191,13 @@ def read_all_data(configuration: Configuration, evaluation: Evaluation) -> None:
                 evaluation.get_resource(instance, block)
 
 
-# Workloads of a site change from day to day.
-_MAXIMUM_AGE: Final = timedelta(days=1)
+_MAXIMUM_AGE: Final = timedelta(days=1)  # workloads of a site change from day to day
 
 
 def build_inventory_read(address: str, exported_at: str, plan_time: str, max_age: object = None) -> InventoryRead:
-    """Build the record of an inventory read. It is stale if undated, older than `max_age` (a day), or in the future."""
+    """Build the record of an inventory read. It is stale if undated, older than `max_age` (such as "12h", by default a
+    day), or more than a day in the future.
+    """
     from nexusform.documents.times import parse_duration, parse_time
 
     limit = _MAXIMUM_AGE

@@ -1,7 +1,6 @@
 """Resolution of names during planning: variables, locals, modules, resources."""
 
-# Public names of the package, by module.
-PUBLIC = {
+PUBLIC = {  # public names of the package, by module
     "name_evaluation": "Evaluation",
     "value_origins": "ValueOriginTracer",
     "instance_scope": "InstanceScope",

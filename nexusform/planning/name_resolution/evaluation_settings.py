@@ -159,7 +159,7 @@ def _list_configured_arguments(settings: EvaluationSettings, type_name: str) -> 
 
 
 def _iterate_blocks(module: Module, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], ResourceBlock]]:
-    """Yield the blocks of a module and of all below it, with the static path of their module."""
+    """Yield the blocks of a module and of all below it, with the path of their module (names of calls)."""
     for block in module.resources.values():
         yield path, block
     for call in module.calls.values():
@@ -307,8 +307,8 @@ class StateEvaluation(Evaluation):
     def get_resource(self, instance: ModuleInstance, block: ResourceBlock) -> ResourceView:
         """Return the instances of a block. A resource is as in state, a data block as read by its provider."""
         key = (instance.path, block.mode, block.type, block.name)
-        kind = self._types.get(block.type)
-        if block.mode == "data" or kind is None or key in self.resources:
+        resource_type = self._types.get(block.type)
+        if block.mode == "data" or resource_type is None or key in self.resources:
             return super().get_resource(instance, block)
         # The first use of a resource. Without known keys it has no instances.
         expansion, problems = self.expand_block(block, self.build_scope(instance))
@@ -316,7 +316,9 @@ class StateEvaluation(Evaluation):
         view = ResourceView("" if expansion.unknown else expansion.shape)
         for repetition in expansion.repetitions:
             address = Address(instance.path, "managed", block.type, block.name, repetition.key)
-            item = InstanceView(attributes=None, sensitive=(), schema=kind.schema, present=kind.present)
+            item = InstanceView(
+                attributes=None, sensitive=(), schema=resource_type.schema, present=resource_type.present
+            )
             recorded = self._state.instances.get(address, EMPTY_INSTANCE).current
             if recorded is not None:
                 item.attributes, item.sensitive = recorded.attributes, recorded.sensitive

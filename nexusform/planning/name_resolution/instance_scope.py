@@ -150,7 +150,6 @@ class InstanceScope(Struct, frozen=True):
 
 def _resolve_resource(scope: InstanceScope, mode: Mode, kind: str, traversal: Traversal, used: int) -> Lookup:
     """Return the value of a reference to a resource, an instance of it or one attribute, always without problems.
-
     `used` is the number of steps before the name of the block: none in `nexus_rack.r1[0].id`, and one in
     `data.nexus_site.s.id`. The result has the number of steps used for the value. The evaluator resolves the others.
     """
@@ -200,10 +199,9 @@ def _resolve_local_reference(scope: InstanceScope, traversal: Traversal) -> Look
 
 
 def _resolve_module_reference(scope: InstanceScope, traversal: Traversal) -> Lookup:
-    """Resolve a reference to a module or one of its outputs, with the number of used steps.
-
-    `module.edge["a"].id` uses three steps: the name of the call, the key and the output. Without a known key or output,
-    the value is that of the whole call, and one step is used.
+    """Resolve a reference to a module or one of its outputs, with the number of used steps. `module.edge["a"].id` uses
+    three steps: the name of the call, the key and the output. Without a known key or output, the value is that of the
+    whole call, and one step is used.
     """
     call = scope.instance.module.calls.get(traversal.first_name)
     if call is None:

@@ -80,7 +80,9 @@ class _MaximumDepthExceeded(Exception):
 
 
 class Evaluation:
-    """Names of one pass. `diagnostics` collects the problems of evaluation."""
+    """Values of variables, locals, outputs and resources in one pass of planning, each computed at its first use.
+    `diagnostics` collects the problems of evaluation.
+    """
 
     def __init__(self, settings: EvaluationSettings) -> None:
         self.settings = settings
@@ -88,8 +90,8 @@ class Evaluation:
         self.diagnostics: list[Diagnostic] = []
         self.resources: MutableMapping[ResourceKey, ResourceView] = {}
         self._cache: MutableMapping[tuple[ModulePath, str, str], Value] = {}  # by module, kind ("local"), name
-        # Values that a validation of their variable, or a precondition of `output.NAME`, rejects; everything else reads
-        # them as unknown.
+        # Values rejected by a validation, or a precondition of an output, by module and name (`output.NAME`). All other
+        # expressions read them as unknown.
         self.rejected_values: dict[tuple[ModulePath, str], Value] = {}
         self._modules: dict[tuple[str, ...], list[ModuleInstance]] = {(): [self.root]}  # by path without keys
         self._module_shapes: dict[tuple[ModulePath, str], BlockExpansion] = {}  # by parent and name of the call
@@ -131,7 +133,7 @@ class Evaluation:
         return instances
 
     def has_known_modules(self, path: tuple[str, ...]) -> bool:
-        """Return whether the repetition of all modules on a static path is known."""
+        """Return whether count and for_each of all modules on a path (names of calls, without keys) are known."""
         for depth, name in enumerate(path):
             for parent in self.list_module_instances(path[:depth]):
                 if self.get_module_expansion(parent, parent.module.calls[name]).unknown:
@@ -205,7 +207,8 @@ class Evaluation:
         """Return whether no condition is false, null or invalid; the checks of conditions report the reasons. An
         unknown condition may still hold. Conditions may be text: "true" is true, as in Terraform.
         """
-        for condition in conditions if self.settings.validates_variables else ():
+        checked = conditions if self.settings.validates_variables else ()  # none: rejected values are shown, too
+        for condition in checked:
             value = self.create_reporting_copy().evaluate_expression(condition.condition, scope)
             if value is None:  # it is invalid
                 return False
@@ -272,11 +275,10 @@ class Evaluation:
         return self._cache[named_value.key]
 
     def _compute_long_chain(self, named_value: _LocalOrOutput) -> None:
-        """Evaluate a local or an output that may be at the end of a long chain of references.
-
-        Beyond the maximum depth, an exception names the deepest value. It is evaluated first, then its users again.
-        Example: `local.a` needs `local.b`, and so on to a value too deep, `local.z`. Then `local.z` is evaluated alone,
-        and `local.a` again, now with the value of `local.z` in the cache.
+        """Evaluate a local or an output that may be at the end of a long chain of references. Beyond the maximum depth,
+        an exception names the deepest value. It is evaluated first, then its users again. Example: `local.a` needs
+        `local.b`, and so on to a value too deep, `local.z`. Then `local.z` is evaluated alone, and `local.a` again, now
+        with the value of `local.z` in the cache.
         """
         pending = {named_value.key: named_value}  # each needs the one after it
         while pending:
@@ -332,7 +334,7 @@ class Evaluation:
 
     def find_module_instance(self, parent: ModuleInstance, name: str, key: Key) -> ModuleInstance | None:
         """Return the instance of a call with this key."""
-        self.list_module_instances((*(step.name for step in parent.path), name))
+        self.list_module_instances((*(step.name for step in parent.path), name))  # it indexes them in `_by_path`
         return self._by_path.get((*parent.path, ModulePathStep(name, key)))
 
     def build_module_value(self, parent: ModuleInstance, call: ModuleCall) -> Value:

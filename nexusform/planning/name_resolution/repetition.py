@@ -129,10 +129,9 @@ def _convert_to_finite_number(plain: Any) -> int | float | Fraction | None:
 
 
 def _expand_for_each(expression: Expression, value: Value, header: str) -> Expansion:
-    """Expand a for_each into instances by key, in byte order of the keys.
-
-    Keys may not be sensitive: they are part of addresses, shown by every plan. The values of a map may be sensitive.
-    The elements of a set are its keys, and one sensitive element makes the whole set sensitive.
+    """Expand a for_each into instances by key, in byte order of the keys. Keys may not be sensitive: they are part of
+    addresses, shown by every plan. The values of a map may be sensitive. The elements of a set are its keys, and one
+    sensitive element makes the whole set sensitive.
     """
 
     def reject(detail: str) -> Expansion:
@@ -205,10 +204,9 @@ class InstanceView(Struct):
         return convert_to_value(plain, kind, sensitive, refined)
 
     def _get_attribute_with_sensitive_paths(self, attributes: Mapping[str, Any], name: str) -> tuple[Any, list[Path]]:
-        """Return one attribute as expressions see it, and the paths of sensitive values in it.
-
-        `present` of the type may derive the value that expressions see from several recorded attributes. If any of them
-        is sensitive, a derived value counts as sensitive, too.
+        """Return one attribute as expressions see it, and the paths of sensitive values in it. `present` of the type
+        may derive the value that expressions see from several recorded attributes. If any of them is sensitive, a
+        derived value counts as sensitive, too.
         """
         sensitive = [path[1:] for path in self.sensitive if path[:1] == (name,)]
         recorded = attributes.get(name)

@@ -29,7 +29,7 @@ class _Definition(Struct, frozen=True):
 
     @property
     def key(self) -> tuple[object, ...]:
-        return self.instance.path, self.expression.span
+        return self.instance.path, self.expression.span  # its identity
 
 
 class ValueOriginTracer:
@@ -57,11 +57,10 @@ class ValueOriginTracer:
         return [self._build_part(trace, instance, hidden=hidden) for trace in shown_traces]
 
     def _build_part(self, trace: EvaluationTrace, instance: ModuleInstance, *, hidden: bool) -> TracedExpression:
-        """Build the traced expression of one step of an evaluation: its text and value, and those of its parts.
-
-        A name, such as `local.zone`, has its definition as a further part. A second use does not repeat the parts of
-        the definition (`is_repeated`). Literals and parentheses are skipped. With `hidden`, the step is inside a
-        sensitive value or error, so its value is not shown.
+        """Build the traced expression of one step of an evaluation: its text and value, and those of its parts. A name,
+        such as `local.zone`, has its definition as a further part. A second use does not repeat the parts of the
+        definition (`is_repeated`). Literals and parentheses are skipped. With `hidden`, the step is inside a sensitive
+        value or error, so its value is not shown.
         """
         expression = trace.expression
         # An error caught by try() or can() (the whole expression does not fail) would reveal its sensitive value.

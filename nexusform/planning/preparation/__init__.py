@@ -1,7 +1,6 @@
 """Preparation of planning: moved addresses, imports, the order of blocks, the selection."""
 
-# Public names of the package, by module.
-PUBLIC = {
+PUBLIC = {  # public names of the package, by module
     "planning_order": (
         "FLEET_PHASE iterate_modules PlanningOrder PLACEMENT_PHASE compute_planning_order iterate_resource_blocks"
     ),

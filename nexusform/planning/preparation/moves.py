@@ -53,10 +53,9 @@ class MoveEndpoint(Struct, frozen=True):
         return (self.resource, self.key) == (endpoint.resource, endpoint.key)
 
     def is_inside(self, endpoint: MoveEndpoint) -> bool:
-        """Return whether this end is a part of `endpoint`, and not the same thing.
-
-        Resources and modules inside of a module are its parts, such as module.a.T.N of module.a. One instance is a part
-        of a resource, such as T.N["k"] of T.N. ANY as a key means all instances.
+        """Return whether this end is a part of `endpoint`, and not the same thing. Resources and modules inside of a
+        module are its parts, such as module.a.T.N of module.a. One instance is a part of a resource, such as T.N["k"]
+        of T.N. ANY as a key means all instances.
         """
         if len(endpoint.path) > len(self.path) or not _is_path_prefix_compatible(endpoint.path, self.path):
             return False  # outside of its module
@@ -90,10 +89,9 @@ class MoveStatement(Struct, frozen=True):
         return last_keys == [None, None]
 
     def build_endpoint(self, pattern: AddressPattern) -> MoveEndpoint:
-        """Build the endpoint of a source or target, with its path from the root module.
-
-        The pattern is an address below the module with the statement. The key ANY means every instance: of the modules
-        around the statement, and of the last part if neither end of the statement has a key.
+        """Build the endpoint of a source or target, with its path from the root module. The pattern is an address below
+        the module with the statement. The key ANY means every instance: of the modules around the statement, and of the
+        last part if neither end of the statement has a key.
         """
         prefix = tuple((name, ANY) for name in self.module)
         steps: EndpointPath = tuple((step.name, step.key) for step in pattern.module)
@@ -151,8 +149,7 @@ def find_move_cycles(statements: Sequence[MoveStatement]) -> list[list[MoveState
 
 def _index_earlier_statements(statements: Sequence[MoveStatement]) -> dict[int, list[int]]:
     """Return for each statement (its index) the indices of the statements to apply before it."""
-    # The start and end of each statement.
-    ends = [
+    ends = [  # the start and end of each statement
         (statement.build_endpoint(statement.source), statement.build_endpoint(statement.target))
         for statement in statements
     ]
@@ -181,9 +178,8 @@ def _must_follow_statement(
     other_ends: tuple[MoveEndpoint, MoveEndpoint],
 ) -> bool:
     """Return whether the first statement must be applied after the other one: it moves the result of the other one, or
-    one is about a part of the other. `ends` and `other_ends` are the start and the end of each.
-
-    Example: `b -> c` follows `a -> b`. It also follows `module.x -> module.y` if `b` is in module.y.
+    one is about a part of the other. `ends` and `other_ends` are the start and the end of each. Example: `b -> c`
+    follows `a -> b`. It also follows `module.x -> module.y` if `b` is in module.y.
     """
     (begin, end), (other_begin, other_end) = ends, other_ends
     if begin.may_refer_to_same_object(other_end):
@@ -368,10 +364,9 @@ def _compute_module_target(path: ModulePath, statement: MoveStatement) -> Module
 
 
 def is_object_kept(configuration: Configuration, address: Address) -> bool | None:
-    """Return whether a `removed` block keeps the object; None without a block for the address.
-
-    As in Terraform, the first of several blocks of one address counts. An object is kept if a block of it, or of a
-    module around it, keeps it.
+    """Return whether a `removed` block keeps the object; None without a block for the address. As in Terraform, the
+    first of several blocks of one address counts. An object is kept if a block of it, or of a module around it, keeps
+    it.
     """
     decisions: dict[tuple[tuple[str, ...], str, str], bool] = {}  # by module path, type and name
     for module in iterate_modules(configuration.root):

@@ -60,9 +60,8 @@ def compute_planning_order(
     configuration: Configuration, resource_types: Mapping[str, ResourceType]
 ) -> tuple[PlanningOrder, list[Diagnostic]]:
     """Return the order in which to plan the managed resource blocks, and errors; with errors, the order is empty.
-
-    Blocks are ordered by the phase of their type, then after the blocks they need. Cycles and references to blocks of
-    a later phase are errors.
+    Blocks are ordered by the phase of their type, then after the blocks they need. Cycles and references to blocks of a
+    later phase are errors.
     """
     empty_order = PlanningOrder(blocks=(), needs={}, phases={})
     dependencies = build_dependencies(configuration)
@@ -194,7 +193,7 @@ def _build_dependency_cycle_errors(
 
 
 def describe_block_node(node: Declaration) -> str:
-    """Return a node in configuration syntax."""
+    """Return a declaration as expressions refer to it: `module.a.var.zone`."""
     path = "".join(f"module.{name}." for name in node.module)
     if node.kind == "resource":  # its name is <type>.<name>
         return path + node.name

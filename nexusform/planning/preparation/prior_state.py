@@ -165,10 +165,14 @@ def iterate_requested_imports(
     repetitions: Iterable[RepetitionData] = (SINGLE_INSTANCE,)
     if block.for_each is not None:
         expansion, expansion_problems = expand_repetition(
-            None, block.for_each, lambda expression: evaluation.evaluate_expression(expression, scope), "import"
+            count=None,
+            for_each=block.for_each,
+            evaluate=lambda expression: evaluation.evaluate_expression(expression, scope),
+            header="import",
         )
         problems += expansion_problems
-        if expansion.unknown and not evaluation.settings.is_tentative:  # tentative: unset variables are unknown
+        # A tentative evaluation, such as that of `validate`, may have variables without a value: no error.
+        if expansion.unknown and not evaluation.settings.is_tentative:
             problems.append(_build_unknown_argument_error("invalid-for-each-argument", "for_each", block.for_each))
         repetitions = expansion.repetitions
     for repetition in repetitions:
@@ -186,7 +190,7 @@ def _evaluate_import_id(block: ImportBlock, scope: InstanceScope, problems: list
         return None
     plain, *_ = convert_to_plain(value)
     if not value.is_known:
-        if scope.names.settings.is_tentative:
+        if scope.names.settings.is_tentative:  # not an error: a variable may have no value yet
             return None
         problems.append(_build_unknown_argument_error("invalid-import-id-argument", "id", block.id))
     elif value.has_marks:
@@ -225,7 +229,6 @@ def _evaluate_import_address(to: Expression, scope: InstanceScope, problems: lis
 
 def _evaluate_steps(to: Expression, scope: InstanceScope, problems: list[Diagnostic]) -> list[Step] | None:
     """Return the steps of the address in an import block, with its keys evaluated: .r["a"] of nexus_rack.r[local.key].
-
     None if a key is invalid, or not known yet.
     """
     if isinstance(to, Traversal):  # without computed keys

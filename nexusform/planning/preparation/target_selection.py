@@ -53,7 +53,7 @@ class Selection(Struct, frozen=True):
         return not any(pattern.is_match(address) for pattern in self.excludes)
 
     def is_direct_target(self, address: Address) -> bool:
-        """Return whether -target names the instance itself. Dependencies of a target are only selected."""
+        """Return whether -target names the instance itself: a dependency of a target is selected, but no target."""
         return any(pattern.is_match(address) for pattern in self.targets)
 
     def is_replacement_requested(self, address: Address) -> bool:
@@ -68,11 +68,10 @@ class Selection(Struct, frozen=True):
 def build_selection(
     targets: Iterable[str], excludes: Iterable[str], replaces: Iterable[str], order: PlanningOrder
 ) -> tuple[Selection, list[Diagnostic]]:
-    """Parse the options, and return the selection with the problems of invalid or incompatible ones.
-
-    Targets include the blocks that they depend on, exclusions the blocks that depend on them. A target of a single
-    instance, such as T.N["a"], does not select the other instances of its block. An exclusion of a single instance
-    excludes no dependents. `replaces` are instances, or VMs to heal.
+    """Parse the options, and return the selection with the problems of invalid or incompatible ones. Targets include
+    the blocks that they depend on, exclusions the blocks that depend on them. A target of a single instance, such as
+    T.N["a"], does not select the other instances of its block. An exclusion of a single instance excludes no
+    dependents. `replaces` are instances, or VMs to heal.
     """
     problems: list[Diagnostic] = []
     target_patterns = _parse_patterns("-target", targets, order, problems)
@@ -110,7 +109,6 @@ def build_selection(
 
 def find_selected_outputs(selection: Selection, configuration: Configuration) -> dict[str, set[Declaration]] | None:
     """Return the root outputs of a partial plan by name, with the blocks they depend on; None: the plan is not partial.
-
     -target selects the outputs that depend on targets and what these depend on, and on nothing else. -exclude selects
     those that depend on no excluded block.
     """
@@ -146,7 +144,6 @@ def find_selected_outputs(selection: Selection, configuration: Configuration) ->
 
 def check_moved_selection(selection: Selection, previous: Mapping[Address, Address]) -> list[Diagnostic]:
     """Return the error for moved objects not selected under both addresses, or []; `previous` maps new to old ones.
-
     Both addresses have to be targets, and neither may be excluded. The error lists the options to add or to omit.
     """
     missing_options: set[str] = set()
@@ -217,9 +214,8 @@ def _is_block_matched_by_pattern(pattern: AddressPattern, block: ConfigAddress) 
 
 
 def split_object_address(text: str) -> tuple[str, str]:
-    """Split `ADDR:OBJECT` at the first colon outside of an instance key; "" without an object.
-
-    Example: `nexus_rack.r["a:b"]:vm-1` is split before `vm-1`. A quoted character after a backslash ends no key.
+    """Split `ADDR:OBJECT` at the first colon outside of an instance key; "" without an object. Example:
+    `nexus_rack.r["a:b"]:vm-1` is split before `vm-1`. A quoted character after a backslash ends no key.
     """
     is_quoted = is_escaped = False
     for index, character in enumerate(text):

@@ -1,7 +1,6 @@
 """Repeated plans: to test remedies, or with all values known at apply."""
 
-# Public names of the package, by module.
-PUBLIC = {
+PUBLIC = {  # public names of the package, by module
     "known_after_apply": (
         "finalize_plan WrongOutput FinalResults evaluate_final_results evaluate_write_only WriteOnlyValues"
     )

@@ -27,8 +27,7 @@ from nexusform.scheduling.sku_catalogue import CATALOGUES, NEWEST
 
 _Item = TypeVar("_Item")
 
-# Each trial is a whole plan with samples; bisection finds one of a thousand counts.
-MAXIMUM_TRIALS: Final = 10
+MAXIMUM_TRIALS: Final = 10  # each trial is a whole plan with samples; bisection finds one of a thousand counts
 
 
 def is_remedy_uncertain(numa_sampling: NumaSampling | None) -> bool:
@@ -51,8 +50,8 @@ def format_certainty_note(result: PlanResult) -> str:
 def format_certain_count_note(
     outcome: PlanResult, count: int, existing_count: int, plan_count: Callable[[int], PlanResult]
 ) -> str:
-    """Format a note with the largest number of VMs of a pool found to fit in every sample of unknown NUMA cells. Return
-    "" if `count` does, the number in the plan `outcome`. `plan_count` plans with another number.
+    """Format a note with the largest number of VMs of a pool that fits in every sample of unknown NUMA cells. The note
+    is "" if the plan `outcome` with `count` VMs fits in every sample. `plan_count` plans with another number.
     """
     if not is_remedy_uncertain(outcome.plan.numa_sampling):
         return ""
@@ -120,7 +119,7 @@ def add_remedies(
         for change in result.plan.changes
         if change.after is not None and get_kind(change.address.type) is PlanningKind.RACK
     ]
-    shortage = _PlanShortage(result.plan, result.unplaced, tuple(racks))
+    failure = _PlanShortage(result.plan, result.unplaced, tuple(racks))
     remedies: list[Remedy] = []
     for search in (
         _try_without_surge,
@@ -131,8 +130,8 @@ def add_remedies(
         _try_other_placement_hints,
         _try_smaller_skus,
     ):
-        remedies += search(shortage, plan_trial)
-    has_hints = any(unplaced.binding_hints for unplaced in result.unplaced)
+        remedies += search(failure, plan_trial)
+    has_hints = any(shortage.binding_hints for shortage in result.unplaced)
     trial_summary = _TRIAL_SUMMARY_WITH_HINTS if has_hints else _TRIAL_SUMMARY
     return replace(result, plan=_add_advice(result.plan, remedies, trial_summary, _format_repack_hint(result)))
 
@@ -162,7 +161,7 @@ def _format_repack_hint(result: PlanResult) -> str:
     """Format a hint to free capacity for the first pool by re-creating VMs elsewhere; "" if this cannot help. It needs
     existing VMs, and new ones in the pool; an upgrade gains nothing. The hint names a command: no solver runs here.
     """
-    pools = [unplaced for unplaced in result.unplaced if not unplaced.surge]
+    pools = [shortage for shortage in result.unplaced if not shortage.surge]
     has_existing_vms = any(vm_object.request.actions.unchanged for vm_object in result.objects.values())
     if not pools or not has_existing_vms:
         return ""
@@ -211,19 +210,19 @@ _TRIAL_SUMMARY = "fewer VMs, more zones, planned racks, another order and smalle
 _TRIAL_SUMMARY_WITH_HINTS = "fewer VMs, more zones, planned racks, another order, other hints and smaller SKUs."
 
 
-def _try_without_surge(shortage: _PlanShortage, trial: TrialPlanner) -> Iterator[Remedy]:
+def _try_without_surge(failure: _PlanShortage, trial: TrialPlanner) -> Iterator[Remedy]:
     """Try upgrades that remove old VMs first instead of adding surge VMs."""
-    pools = shortage.pools
-    if not all(unplaced.surge and unplaced.pool.pool != CONTROL_PLANE for unplaced in pools):
+    pools = failure.pools
+    if not all(shortage.surge and shortage.pool.pool != CONTROL_PLANE for shortage in pools):
         return  # only upgrades add surge VMs, and a control plane has no upgrade_settings
     settings = (("max_surge", "0"), ("max_unavailable", "1"))
     adjustments: list[ArgumentAdjustment] = []
     names, data = [], []
-    for unplaced in pools:
-        path = (*unplaced.pool.path, "upgrade_settings")
-        adjustments += [ArgumentAdjustment(unplaced.address, (*path, name), value) for name, value in settings]
-        names.append(f"{unplaced.cluster}/{unplaced.pool.pool}")
-        data.append({"address": str(unplaced.address), "pool": unplaced.pool.pool, **dict(settings)})
+    for shortage in pools:
+        path = (*shortage.pool.path, "upgrade_settings")
+        adjustments += [ArgumentAdjustment(shortage.address, (*path, name), value) for name, value in settings]
+        names.append(f"{shortage.cluster}/{shortage.pool.pool}")
+        data.append({"address": str(shortage.address), "pool": shortage.pool.pool, **dict(settings)})
     outcome = trial(adjustments)
     if not outcome.plan.errored:
         scope = f" for {format_list(names)}" if len(names) > 1 else ""
@@ -234,26 +233,26 @@ def _try_without_surge(shortage: _PlanShortage, trial: TrialPlanner) -> Iterator
         yield Remedy("upgrade", text, {"upgrade_settings": data}, tuple(adjustments))
 
 
-def _try_fewer_vms(shortage: _PlanShortage, trial: TrialPlanner) -> Iterator[Remedy]:
+def _try_fewer_vms(failure: _PlanShortage, trial: TrialPlanner) -> Iterator[Remedy]:
     """Try smaller counts of VMs with the same SKUs, and yield the first one with capacity for all. Start with the
     number of VMs placed by the plan without capacity. Pools failing in a trial get smaller counts in the next one.
     """
     counts: dict[tuple[Address, str], int] = {}  # to try, by object and pool
     pools: dict[tuple[Address, str], PoolShortage] = {}  # all that failed so far
-    failed_pools: Sequence[PoolShortage] = shortage.pools
+    failed_pools: Sequence[PoolShortage] = failure.pools
     for _ in range(MAXIMUM_COUNT_TRIALS):
-        for unplaced in failed_pools:
-            key = (unplaced.address, unplaced.pool.pool)
-            pools.setdefault(key, unplaced)
+        for shortage in failed_pools:
+            key = (shortage.address, shortage.pool.pool)
+            pools.setdefault(key, shortage)
             # A count that did not fit is followed by a smaller one.
-            counts[key] = min(unplaced.placed_count, counts[key] - 1) if key in counts else unplaced.placed_count
-        if not all(unplaced.pool.count_path for unplaced in pools.values()):
+            counts[key] = min(shortage.placed_count, counts[key] - 1) if key in counts else shortage.placed_count
+        if not all(shortage.pool.count_path for shortage in pools.values()):
             return  # plain VMs and VNFs have no count to lower
         adjustments = []
-        for key, unplaced in pools.items():
-            if counts[key] < max(unplaced.existing_count, 1):
+        for key, shortage in pools.items():
+            if counts[key] < max(shortage.existing_count, 1):
                 return  # existing VMs would be removed, or no VM remains
-            adjustments.append(ArgumentAdjustment(unplaced.address, unplaced.pool.count_path, counts[key]))
+            adjustments.append(ArgumentAdjustment(shortage.address, shortage.pool.count_path, counts[key]))
         outcome = trial(adjustments)
         if not outcome.plan.errored:
             remedy = _build_count_remedy(pools, counts)
@@ -272,9 +271,9 @@ def _format_certain_count(
     """Format the number of VMs certain to fit in a single pool; "" for several, or if the tested count is certain."""
     if len(adjustments) > 1:
         return ""
-    [adjustment], [unplaced] = adjustments, pools
+    [adjustment], [shortage] = adjustments, pools
     return format_certain_count_note(
-        outcome, adjustment.value, unplaced.existing_count, lambda count: trial([replace(adjustment, value=count)])
+        outcome, adjustment.value, shortage.existing_count, lambda count: trial([replace(adjustment, value=count)])
     )
 
 
@@ -284,46 +283,46 @@ def _build_count_remedy(
     """Build the remedy of fewer VMs: the `counts` with capacity. Both arguments have the keys (address, pool name)."""
     texts, data = [], []
     vcpus = 0
-    for key, unplaced in pools.items():
-        prefix = "" if len(pools) == 1 else f"{unplaced.cluster}/{unplaced.pool.pool}: "
-        count, sku = counts[key], unplaced.pool.sku
-        argument = str(unplaced.pool.count_path[-1])  # the name of the argument
+    for key, shortage in pools.items():
+        prefix = "" if len(pools) == 1 else f"{shortage.cluster}/{shortage.pool.pool}: "
+        count, sku = counts[key], shortage.pool.sku
+        argument = str(shortage.pool.count_path[-1])  # the name of the argument
         texts.append(f"{prefix}{argument} = {count}")
-        data.append({"address": str(unplaced.address), "pool": unplaced.pool.pool, argument: count, "sku": sku.name})
+        data.append({"address": str(shortage.address), "pool": shortage.pool.pool, argument: count, "sku": sku.name})
         vcpus += count * sku.vcpus
     verb, sku_text = ("fits", "this SKU") if len(texts) == 1 else ("fit", "these SKUs")
     return Remedy("count", f"{', '.join(texts)} {verb} with {sku_text} ({vcpus:,} vCPUs).", {"counts": data})
 
 
-def _try_more_zones(shortage: _PlanShortage, trial: TrialPlanner) -> Iterator[Remedy]:
+def _try_more_zones(failure: _PlanShortage, trial: TrialPlanner) -> Iterator[Remedy]:
     """Try the smallest extension of availability_zones with which everything fits."""
-    if not all(unplaced.pool.zones and unplaced.pool.count_path for unplaced in shortage.pools):
+    if not all(shortage.pool.zones and shortage.pool.count_path for shortage in failure.pools):
         return  # a pool without zones may use all; VMs outside of clusters have no pool with zones to change
-    for zones in _iterate_zone_additions(shortage):
+    for zones in _iterate_zone_additions(failure):
         adjustments = []
-        for unplaced in shortage.pools:
-            path = (*unplaced.pool.path, "availability_zones")
-            new_zones = unplaced.pool.configured_zones.union(zones)
-            adjustments.append(ArgumentAdjustment(unplaced.address, path, sorted(new_zones)))
+        for shortage in failure.pools:
+            path = (*shortage.pool.path, "availability_zones")
+            new_zones = shortage.pool.configured_zones.union(zones)
+            adjustments.append(ArgumentAdjustment(shortage.address, path, sorted(new_zones)))
         outcome = trial(adjustments)
         if not outcome.plan.errored:
-            remedy = _build_zone_remedy(shortage.pools, zones, outcome.plan)
+            remedy = _build_zone_remedy(failure.pools, zones, outcome.plan)
             yield replace(remedy, text=remedy.text + format_certainty_note(outcome), edits=tuple(adjustments))
             return
 
 
-def _iterate_zone_additions(shortage: _PlanShortage) -> Iterator[Sequence[str]]:
+def _iterate_zone_additions(failure: _PlanShortage) -> Iterator[Sequence[str]]:
     """Yield combinations of zones to add, the smallest first. After MAXIMUM_ZONE_TRIALS of them, yield all zones."""
     # The zones of every site, from the racks of the plan; a planned rack has no machines yet.
     zones_of_sites: dict[str, set[str]] = {}
-    for _, rack in shortage.racks:
+    for _, rack in failure.racks:
         if rack.get("status") != "planned":
             zones_of_sites.setdefault(str(rack["site_id"]), set()).add(str(rack["availability_zone"]))
     zones: set[str] = set()
     allowed_zones: list[frozenset[str]] = []  # of each pool
-    for unplaced in shortage.pools:
-        zones.update(zones_of_sites.get(unplaced.site_id, ()))
-        allowed_zones.append(unplaced.pool.configured_zones)
+    for shortage in failure.pools:
+        zones.update(zones_of_sites.get(shortage.site_id, ()))
+        allowed_zones.append(shortage.pool.configured_zones)
     common_zones = frozenset.intersection(*allowed_zones)
     addable_zones = sorted(zones - common_zones, key=str.encode)  # new for at least one pool
     sizes = range(1, len(addable_zones) + 1)
@@ -338,16 +337,16 @@ def _iterate_zone_additions(shortage: _PlanShortage) -> Iterator[Sequence[str]]:
 def _build_zone_remedy(pools: Sequence[PoolShortage], new_zones: Sequence[str], plan: Plan) -> Remedy:
     """Build the remedy of more zones: each pool gets `new_zones` besides its configured ones; `plan` is the trial."""
     texts, data = [], []
-    for unplaced in pools:
-        zones = sorted(unplaced.pool.configured_zones | set(new_zones), key=str.encode)
+    for shortage in pools:
+        zones = sorted(shortage.pool.configured_zones | set(new_zones), key=str.encode)
         text = ", ".join(f'"{zone}"' for zone in zones)
-        prefix = "" if len(pools) == 1 else f"{unplaced.cluster}/{unplaced.pool.pool}: "
+        prefix = "" if len(pools) == 1 else f"{shortage.cluster}/{shortage.pool.pool}: "
         texts.append(f"{prefix}availability_zones = [{text}]")
-        data.append({"address": str(unplaced.address), "pool": unplaced.pool.pool, "availability_zones": zones})
+        data.append({"address": str(shortage.address), "pool": shortage.pool.pool, "availability_zones": zones})
     moved_count = count_moved_vms(plan, "zones_changed")
     cost = format_replacement_cost(moved_count)
     # Without the remedy, an upgrade (adding surge VMs) re-places the VMs batch by batch.
-    concurrent_count = sum(unplaced.existing_count for unplaced in pools if unplaced.surge)
+    concurrent_count = sum(shortage.existing_count for shortage in pools if shortage.surge)
     if concurrent_count:
         nodes = format_count(concurrent_count, "node")
         cost = f" Other zones re-create the pool: {nodes} down at once, not in batches."
@@ -357,7 +356,7 @@ def _build_zone_remedy(pools: Sequence[PoolShortage], new_zones: Sequence[str], 
 
 
 def count_moved_vms(plan: Plan, *triggers: str) -> int:
-    """Count the existing VMs that a plan places elsewhere for one of these triggers."""
+    """Count the existing VMs that a plan places elsewhere for one of these reasons, such as "zones_changed"."""
     return sum(row.action is PlacementAction.MOVE and row.trigger in triggers for row in plan.placements)
 
 
@@ -366,11 +365,11 @@ def format_replacement_cost(moved_count: int) -> str:
     return f" It re-places {format_count(moved_count, 'existing VM')}." if moved_count else ""
 
 
-def _try_planned_racks(shortage: _PlanShortage, trial: TrialPlanner) -> Iterator[Remedy]:
+def _try_planned_racks(failure: _PlanShortage, trial: TrialPlanner) -> Iterator[Remedy]:
     """Try to activate planned racks (described, but without machines for VMs yet): one by one, then all."""
-    sites = {unplaced.site_id for unplaced in shortage.pools}
+    sites = {shortage.site_id for shortage in failure.pools}
     planned: list[tuple[Address, str]] = []  # address and name of each planned rack on these sites
-    for address, rack in shortage.racks:
+    for address, rack in failure.racks:
         if rack.get("status") == "planned" and rack.get("site_id") in sites:
             planned.append((address, str(rack["name"])))
     for racks in _list_choices(planned):
@@ -382,7 +381,7 @@ def _try_planned_racks(shortage: _PlanShortage, trial: TrialPlanner) -> Iterator
         outcome = trial(adjustments)
         if not outcome.plan.errored:
             certainty = format_certainty_note(outcome)
-            text = f"{', '.join(names)} (planned) active: {_format_fit(shortage.pools)}.{certainty}"
+            text = f"{', '.join(names)} (planned) active: {_format_fit(failure.pools)}.{certainty}"
             yield Remedy("racks", text, {"racks": data}, tuple(adjustments))
             return
 
@@ -405,12 +404,12 @@ def _format_fit(pools: Sequence[PoolShortage]) -> str:
     return f"all {count:,} fit"
 
 
-def _try_other_creation_order(shortage: _PlanShortage, trial: TrialPlanner) -> Iterator[Remedy]:
+def _try_other_creation_order(failure: _PlanShortage, trial: TrialPlanner) -> Iterator[Remedy]:
     """Try two orders of new clusters: those without capacity first, else all by memory. Yield a remedy if one fits."""
-    new_clusters, memory = _measure_new_clusters(shortage.plan)  # names, and host memory in MiB, by address
+    new_clusters, memory = _measure_new_clusters(failure.plan)  # names, and host memory in MiB, by address
     if len(new_clusters) < 2:
         return  # a single cluster has no other order
-    failing = list(dict.fromkeys(unplaced.address for unplaced in shortage.pools if unplaced.address in new_clusters))
+    failing = list(dict.fromkeys(shortage.address for shortage in failure.pools if shortage.address in new_clusters))
     larger_first = sorted(new_clusters, key=lambda address: -memory[address])
     for order in (failing, larger_first):
         if list(new_clusters)[: len(order)] == order:  # it is the order of the plan
@@ -420,7 +419,7 @@ def _try_other_creation_order(shortage: _PlanShortage, trial: TrialPlanner) -> I
             continue
         names = [new_clusters[address] for address in order]
         other_names = [name for address, name in new_clusters.items() if address not in order]
-        fits = _format_fit(shortage.pools)
+        fits = _format_fit(failure.pools)
         text = f"Create the clusters in the order {', '.join(names)}: {fits}."
         if order is failing and other_names:
             text = f"Create {', '.join(names)} before {', '.join(other_names)}: {fits}."
@@ -443,18 +442,18 @@ def _measure_new_clusters(plan: Plan) -> tuple[dict[Address, str], Counter[Addre
     return names, memory
 
 
-def _try_other_placement_hints(shortage: _PlanShortage, trial: TrialPlanner) -> Iterator[Remedy]:
+def _try_other_placement_hints(failure: _PlanShortage, trial: TrialPlanner) -> Iterator[Remedy]:
     """Try three changes of blocking hard placement hints: re-create the VM with the hint as well, make the hint
     soft, or use a weaker scope. Yield the first success of each: one hint at a time, then all hints.
     """
-    hints = list(dict.fromkeys(chain.from_iterable(unplaced.binding_hints for unplaced in shortage.pools)))
+    hints = list(dict.fromkeys(chain.from_iterable(shortage.binding_hints for shortage in failure.pools)))
     choices = _list_choices(hints[:MAXIMUM_HINTS])
     for search in (_try_recreated_vms, _try_soft_hints, _try_other_hint_scope):
-        remedies = (remedy for selected_hints in choices for remedy in search(shortage, trial, selected_hints))
+        remedies = (remedy for selected_hints in choices for remedy in search(failure, trial, selected_hints))
         yield from islice(remedies, 1)
 
 
-def _try_recreated_vms(shortage: _PlanShortage, trial: TrialPlanner, hints: Sequence[HardHint]) -> Iterator[Remedy]:
+def _try_recreated_vms(failure: _PlanShortage, trial: TrialPlanner, hints: Sequence[HardHint]) -> Iterator[Remedy]:
     """Try to re-create the existing VMs with the hints in the same plan."""
     vms = list(dict.fromkeys(f"{hint.address}:{hint.name}" for hint in hints))
     if not all(hint.is_existing for hint in hints):
@@ -463,26 +462,26 @@ def _try_recreated_vms(shortage: _PlanShortage, trial: TrialPlanner, hints: Sequ
     if not outcome.plan.errored:
         options = " ".join(f"-replace='{vm}'" for vm in vms)
         subject = select_word_form(len(vms), "that VM is", "those VMs are")
-        text = f"{options}: {subject} re-placed as well, and {_format_fit(shortage.pools)}."
+        text = f"{options}: {subject} re-placed as well, and {_format_fit(failure.pools)}."
         yield Remedy("replace", text + format_certainty_note(outcome), {"replace": vms})
 
 
-def _try_soft_hints(shortage: _PlanShortage, trial: TrialPlanner, hints: Sequence[HardHint]) -> Iterator[Remedy]:
+def _try_soft_hints(failure: _PlanShortage, trial: TrialPlanner, hints: Sequence[HardHint]) -> Iterator[Remedy]:
     """Try the hints as soft preferences."""
-    return _try_hint_argument(shortage, trial, hints, "scheduling_execution", "Soft")
+    return _try_hint_argument(failure, trial, hints, "scheduling_execution", "Soft")
 
 
-def _try_other_hint_scope(shortage: _PlanShortage, trial: TrialPlanner, hints: Sequence[HardHint]) -> Iterator[Remedy]:
+def _try_other_hint_scope(failure: _PlanShortage, trial: TrialPlanner, hints: Sequence[HardHint]) -> Iterator[Remedy]:
     """Try a weaker scope: the machine for anti-affinity by rack, the rack for affinity by machine. Skip mixed hints."""
     kinds = {(hint.hint.scope, hint.hint.is_affinity) for hint in hints}
     if kinds == {(HintScope.RACK, False)}:
-        yield from _try_hint_argument(shortage, trial, hints, "scope", HintScope.MACHINE.value)
+        yield from _try_hint_argument(failure, trial, hints, "scope", HintScope.MACHINE.value)
     elif kinds == {(HintScope.MACHINE, True)}:
-        yield from _try_hint_argument(shortage, trial, hints, "scope", HintScope.RACK.value)
+        yield from _try_hint_argument(failure, trial, hints, "scope", HintScope.RACK.value)
 
 
 def _try_hint_argument(
-    shortage: _PlanShortage, trial: TrialPlanner, hints: Sequence[HardHint], argument: str, value: str
+    failure: _PlanShortage, trial: TrialPlanner, hints: Sequence[HardHint], argument: str, value: str
 ) -> Iterator[Remedy]:
     """Try another value of one argument of the hints; yield it if the plan has no errors. It re-creates their VMs."""
     edits, data = [], []
@@ -497,27 +496,27 @@ def _try_hint_argument(
     moved_count = count_moved_vms(outcome.plan, "cluster_replaced", "requested")  # reasons of a move
     cost = format_replacement_cost(moved_count)
     subject = f"the placement_hint of {' and '.join(owners)}"
-    text = f'{argument} = "{value}" in {subject}: {_format_fit(shortage.pools)}.{cost}{format_certainty_note(outcome)}'
+    text = f'{argument} = "{value}" in {subject}: {_format_fit(failure.pools)}.{cost}{format_certainty_note(outcome)}'
     yield Remedy("hint", text, {"hints": data, "replaced_vms": moved_count}, tuple(edits))
 
 
-def _try_smaller_skus(shortage: _PlanShortage, trial: TrialPlanner) -> Iterator[Remedy]:
+def _try_smaller_skus(failure: _PlanShortage, trial: TrialPlanner) -> Iterator[Remedy]:
     """Try the largest smaller SKU of the same type with which all VMs of the failing pools fit."""
-    pools = shortage.pools
+    pools = failure.pools
     sku, name = pools[0].pool.sku, pools[0].pool.pool
-    for unplaced in pools:
-        if unplaced.pool.sku != sku or not unplaced.pool.count_path:
+    for shortage in pools:
+        if shortage.pool.sku != sku or not shortage.pool.count_path:
             return  # one new SKU must suit all pools
-        if unplaced.existing_count:
+        if shortage.existing_count:
             return  # another SKU would re-create existing VMs
     for smaller in _list_smaller_skus(sku, is_control_plane=name == CONTROL_PLANE):
         adjustments = [
-            ArgumentAdjustment(unplaced.address, (*unplaced.pool.path, "vm_sku_name"), smaller.name)
-            for unplaced in pools
+            ArgumentAdjustment(shortage.address, (*shortage.pool.path, "vm_sku_name"), smaller.name)
+            for shortage in pools
         ]
         outcome = trial(adjustments)
         if not outcome.plan.errored:
-            vcpus = sum(len(unplaced.pool.numbers) * smaller.vcpus for unplaced in pools)
+            vcpus = sum(len(shortage.pool.numbers) * smaller.vcpus for shortage in pools)
             text = f'vm_sku_name = "{smaller.name}" with the same count fits ({vcpus:,} vCPUs).'
             text += format_certainty_note(outcome)
             yield Remedy("sku", text, {"vm_sku_name": smaller.name}, tuple(adjustments))

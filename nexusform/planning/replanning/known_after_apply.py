@@ -130,10 +130,9 @@ def check_output(
 
 
 def is_consistent_with_plan(planned: Any, actual: Any, value_type: Type = DYNAMIC) -> bool:
-    """Return whether the known parts of a planned value match the actual one: [1, unknown] may become [1, 2].
-
-    An actual set may be smaller, because unknown elements may turn out equal to others. A number or bool may become
-    its text in an argument of type string: 1 matches "1".
+    """Return whether the known parts of a planned value match the actual one: [1, unknown] may become [1, 2]. An actual
+    set may be smaller, because unknown elements may turn out equal to others. A number or bool may become its text in
+    an argument of type string: 1 matches "1".
     """
     if planned is UNKNOWN:
         return True
@@ -156,10 +155,9 @@ def is_consistent_with_plan(planned: Any, actual: Any, value_type: Type = DYNAMI
 
 
 def _is_consistent_set(planned: Sequence[Any], actual: Sequence[Any], element: Type) -> bool:
-    """Return whether an actual set may be the result of a planned one with unknown elements.
-
-    Each known element must be in the actual set. Every other actual element must match an unknown one, and an unknown
-    element becomes at most one of them: {1, unknown} may become {1} or {1, 2}, but not {2} or {1, 2, 3}.
+    """Return whether an actual set may be the result of a planned one with unknown elements. Each known element must be
+    in the actual set. Every other actual element must match an unknown one, and an unknown element becomes at most one
+    of them: {1, unknown} may become {1} or {1, 2}, but not {2} or {1, 2, 3}.
     """
     unknown_count = 0
     known_positions: set[int] = set()  # of the actual elements that match a known one
@@ -247,8 +245,8 @@ def evaluate_final_results(
     plan: Plan, request: PlanRequest, before: Mapping[str, OutputState], wrong_addresses: Collection[str]
 ) -> FinalResults:
     """Evaluate the outputs and conditions unknown in the plan, now with the objects after apply (the state of
-    `request`). An output still unknown keeps its value in `before`. Outputs based on `wrong_addresses` are evaluated
-    again: resources, without instance keys, with attributes other than predicted.
+    `request`). An output still unknown keeps its value in `before`. `wrong_addresses` are resources with attributes
+    other than predicted, without instance keys. Outputs based on them are evaluated again.
     """
     has_unknown_output = any(has_unknown_part(output.value) for output in plan.planned_outputs.values())
     has_unknown_check = any(check.status == "unknown" for check in plan.checks)
@@ -348,8 +346,7 @@ def _evaluate_conditions_after_apply(
 
 
 _WRITTEN = frozenset({Action.CREATE, Action.UPDATE, Action.REPLACE, Action.REPLACE_CREATE_FIRST})
-# Write-only arguments by the address of their object.
-WriteOnlyValues: TypeAlias = Mapping[str, Mapping[str, Any]]
+WriteOnlyValues: TypeAlias = Mapping[str, Mapping[str, Any]]  # write-only arguments by the address of their object
 
 
 def evaluate_write_only(plan: Plan, request: PlanRequest) -> tuple[WriteOnlyValues, list[Diagnostic]]:
@@ -365,8 +362,8 @@ def evaluate_write_only(plan: Plan, request: PlanRequest) -> tuple[WriteOnlyValu
     evaluation: Evaluation = build_state_evaluation(replace(request, is_applying=True))
     for change in plan.changes:
         if change.after is not None and not change.deposed:  # other arguments may refer to it
-            kind = types[change.address.type]
-            view = InstanceView(change.after, change.sensitive_after, kind.schema, kind.present)
+            resource_type = types[change.address.type]
+            view = InstanceView(change.after, change.sensitive_after, resource_type.schema, resource_type.present)
             evaluation.get_resource_view(change.address).items[change.address.key] = view
     values: dict[str, Mapping[str, Any]] = {}
     problems: list[Diagnostic] = []

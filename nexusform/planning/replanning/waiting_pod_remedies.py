@@ -65,12 +65,12 @@ def add_feasibility_remedies(
 
 def _is_proposal_successful(proposal: ProposedFix, plan: Plan, trial: Plan) -> bool:
     """Return whether the trial of a fix has the effect it promises, and no other binding (placement and cluster) stops.
-    A placement keeps the number of its clusters; `completed`, the one to run everywhere, may lose `fewer_clusters`.
+    Placements keep their number of clusters. Only `proposal.completed` may lose some (`fewer_clusters`): this placement
+    must then run on all that are left.
     """
     if trial.errored:
         return False
     before, after = _collect_bindings(plan), _collect_bindings(trial)
-    # All bindings of the completed placement must run, others may wait as before.
     waiting_before = {(address, cluster) for address, cluster in before.not_running if address != proposal.completed}
     minimum_counts = before.count_clusters()
     if proposal.completed is not None:

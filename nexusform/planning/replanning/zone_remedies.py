@@ -149,10 +149,9 @@ def _build_zone_remedy(
 
 
 def _iterate_zone_groups(rule: UnsatisfiedRule, result: PlanResult, site: SitePlan) -> Iterator[list[_ZoneGroup]]:
-    """Yield ways to change the groups of a separation rule, the smallest change first.
-
-    First only new VMs move, then existing ones, too. Last, groups unchanged by this plan may also get zones that are
-    not configured for them. The last way needs a plan that changes the zones of some groups, but not of all.
+    """Yield ways to change the groups of a separation rule, the smallest change first. First only new VMs move, then
+    existing ones, too. Last, groups unchanged by this plan may also get zones that are not configured for them. The
+    last way needs a plan that changes the zones of some groups, but not of all.
     """
     yield [_build_zone_group(group, site, may_move=False) for group in rule.groups]
     yield [_build_zone_group(group, site, may_move=True) for group in rule.groups]
@@ -245,7 +244,6 @@ def _build_zone_group(
     for machine in site.machines.values():
         cpus[machine.availability_zone] += machine.cells * machine.cpus_per_cell
         memory[machine.availability_zone] += machine.cells * machine.memory_mib_per_cell
-    # The sum over the members, against the resources of all machines by zone, occupied or not.
     zones_for_cpus = _count_covering_zones(sum(sku.host_vcpus for sku in skus), cpus)
     zones_for_memory = _count_covering_zones(sum(sku.memory_mib for sku in skus), memory)
     return _ZoneGroup(

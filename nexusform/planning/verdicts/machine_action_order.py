@@ -71,8 +71,8 @@ class MachineActionOrder(Struct, frozen=True):
 
 
 def _list_earlier_objects(request: MachineActionRequest, instances: Mapping[Address, Instance]) -> list[Address]:
-    """Return the objects to complete before an action: the rack or machine resource, and those of leaving VMs. An
-    object that refers to the action is created after it.
+    """Return the objects to complete before an action: the rack or machine resource, and those of leaving VMs. Objects
+    with a reference to the action are left out, because they follow it.
     """
     related = [parse_address(request.site.offering_addresses[request.machine.name])]
     related += [address for address, _ in request.leaving_vms]
@@ -204,7 +204,7 @@ def _find_target_machines(
         for key in _list_keys_on_machine(vm_object, request.site.id, request.machine.name):
             pool_name, number = key
             pool = pools[pool_name]
-            handle = vm_object.placements.tokens.get(key)  # of a VM placed by this plan
+            handle = vm_object.placements.new_handles.get(key)  # of a VM placed by this plan
             if key in vm_object.placements.reservations:  # an existing VM
                 _, handle = vm_object.placements.reservations[key]
             if handle is not None:
@@ -284,15 +284,14 @@ class _SiteActionOrder:
     ) -> None:
         self._requests = list(requests)
         self._site = requests[0].site  # of all requests
-        self._objects = [owner for owner in objects.values() if owner.request.demand.site_id == self._site.id]
+        self._objects = [item for item in objects.values() if item.request.demand.site_id == self._site.id]
         self._disruptions = disruptions  # functions of the domains for the obstacles to a drain
         self._down = {name for name, machine in self._site.machines.items() if not machine.is_healthy}  # now
 
     def build_order(self) -> tuple[list[MachineActionRequest], list[Diagnostic]]:
-        """Return the actions in a safe order, and the errors. An action follows its dependencies.
-
-        The safe action of the lowest rank is next. If none is safe, each action that could be next gets an error, and
-        all remaining actions follow the ordered ones.
+        """Return the actions in a safe order, and the errors. An action follows its dependencies. The safe action of
+        the lowest rank is next. If none is safe, each action that could be next gets an error, and all remaining
+        actions follow the ordered ones.
         """
         ordered: list[MachineActionRequest] = []
         remaining = list(self._requests)
@@ -331,7 +330,6 @@ class _SiteActionOrder:
 
     def _check_management_servers(self, machine: Machine) -> str:
         """Return the problem of an action on a machine that is a management server; "" for none or another role.
-
         Microsoft requires that enough of the other management servers are healthy: all, half or three quarters.
         """
         if _MANAGEMENT_ROLES.isdisjoint(machine.roles):
@@ -374,9 +372,11 @@ class _SiteActionOrder:
         return ""
 
     def _check_pod_disruption_budgets(self, request: MachineActionRequest, down: AbstractSet[str]) -> str:
-        """Return the first cluster's PodDisruptionBudgets against draining the stopped nodes; "" for none."""
+        """Return the problem of the first cluster with PodDisruptionBudgets that block a drain of its nodes, "" for
+        none. The nodes are those on this machine and on machines already down.
+        """
         for cluster_id, names in request.staying_vms.items():
-            nodes = set(names)  # with those on machines already down
+            nodes = set(names)
             for vm_object in self._objects:
                 if vm_object.request.demand.cluster_id == cluster_id:
                     nodes |= {vm.name for vm in vm_object.placements.vms.values() if vm.placement.machine in down}

@@ -29,7 +29,9 @@ MAXIMUM_SAMPLES: Final = 100
 def compute_numa_sampling(
     sites: Mapping[str, SitePlan], certainty: Mapping[str, SiteCertainty], split_choice: SplitChoice, sample_count: int
 ) -> NumaSampling | None:
-    """Count the samples of unknown NUMA cells with capacity for all; None if no placed VM depends on unknown cells."""
+    """Count the samples of unknown NUMA cells with capacity for all; None if no placed VM depends on unknown cells. Two
+    fixed layouts are checked, too. PACKED has existing VMs in the fullest cells, SPREAD in the emptiest ones.
+    """
     sampled_sites = _select_sampled_sites(sites)
     if not sampled_sites:
         return None
@@ -97,7 +99,9 @@ def check_uncertain_fit(
         return
     sampled_sites = _select_sampled_sites(sites)
     placing_objects = [
-        owner for owner in objects if owner.placements.tokens and owner.request.demand.site_id in sampled_sites
+        vm_object
+        for vm_object in objects
+        if vm_object.placements.new_handles and vm_object.request.demand.site_id in sampled_sites
     ]
     # The VMs of each SKU accepted by the sites before this plan, in any layout of existing VMs.
     clauses: list[str] = []
@@ -136,7 +140,6 @@ def iterate_fitting_samples(
     sites: Mapping[str, SitePlan], unplaced: Iterable[PoolShortage], sample_count: int | None
 ) -> Iterator[SplitChoice]:
     """Yield the samples with capacity for every VM of this plan. A sample is a layout of existing VMs in NUMA cells.
-
     Random samples (numbers) come first, then the two fixed rules PACKED and SPREAD. The layouts with maximum capacity
     per machine come last.
     """
@@ -154,12 +157,15 @@ def iterate_fitting_samples(
 
 
 def list_maximum_capacity_samples(sites: Mapping[str, SitePlan]) -> list[SplitChoice]:
-    """Return the layouts with maximum capacity per machine, one per SKU to prefer; none if all cells are known."""
+    """Return layouts of existing VMs in NUMA cells with maximum capacity left on each machine: one per SKU of new VMs,
+    with most capacity for this SKU. Empty if all cells are known.
+    """
     demands = chain.from_iterable(map(_list_first_demand_per_sku, _select_sampled_sites(sites).values()))
     skus = list(dict.fromkeys(demand.sku for demand in demands))
     return [LargestSplit((*skus[index:], *skus[:index])) for index in range(len(skus))]  # each SKU first once
 
 
 def _has_sample_capacity_for_all(site: SitePlan, split_choice: SplitChoice) -> bool:
-    """Return whether all VMs of the plan fit in a layout; the replay has None for each VM without capacity."""
-    return None not in run_operations(site.base, site.operations, split_choice=split_choice).values()
+    """Return whether all VMs of the plan fit in a layout of the existing VMs in NUMA cells."""
+    placements = run_operations(site.base, site.operations, split_choice=split_choice)
+    return None not in placements.values()  # None: a VM without capacity

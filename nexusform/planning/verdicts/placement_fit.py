@@ -90,7 +90,7 @@ def collect_fit_failures(
     )
     hint += _format_forgotten_hosts(forgotten_hosts)
     diagnostics: list[Diagnostic] = []
-    unplaced = []
+    shortages = []
     for vm_object in objects:
         for reason in vm_object.placements.pin_rejections:
             text = f"The rule does not allow {vm_object.instance.address} there: {reason}."
@@ -101,10 +101,10 @@ def collect_fit_failures(
             failures = [vm_object.placements.failures[key] for key in pool.keys if key in vm_object.placements.failures]
             if failures:
                 shortage = _build_unplaced_pool(vm_object, pool)
-                unplaced.append(shortage)
+                shortages.append(shortage)
                 # The reason is the one of the first VM.
                 diagnostics.append(_build_capacity_error(vm_object, shortage, failures[0], hint))
-    return PlacementFitFailures(tuple(diagnostics), tuple(unplaced))
+    return PlacementFitFailures(tuple(diagnostics), tuple(shortages))
 
 
 def _build_unplaced_pool(vm_object: VmObject, pool: PoolDemand) -> PoolShortage:
@@ -173,7 +173,9 @@ def _format_upgrade_batches(pool: PoolDemand) -> str:
 
 
 def _format_forgotten_hosts(addresses: Sequence[str]) -> str:
-    """Format a hint for errors of missing capacity: this plan forgets the racks or machines at these addresses."""
+    """Format a hint for errors of missing capacity: this plan removes the racks or machines at these addresses from the
+    state, so it does not know their machines.
+    """
     if not addresses:
         return ""
     names = format_first_items(addresses, MAXIMUM_NAMED)
@@ -215,7 +217,7 @@ def _build_group_warning(instance: Instance, rule: PlacementGroupRule, excess: M
 
 def _find_excess_group_vms(vm_object: VmObject, rule: PlacementGroupRule) -> Iterator[tuple[str, list[str]]]:
     """Yield each machine or rack with more than `max_vms` VMs of the group, and the names of those to move. The first
-    `max_vms` VMs there may stay. Of the others, VMs placed by this plan (with a token) are not named.
+    `max_vms` VMs there may stay. Of the others, VMs placed by this plan (with a handle) are not named.
     """
     vms_by_location: dict[str, list[PlacedVm]] = {}
     for vm in vm_object.list_placed_vms():
@@ -224,7 +226,7 @@ def _find_excess_group_vms(vm_object: VmObject, rule: PlacementGroupRule) -> Ite
             vms_by_location.setdefault(location, []).append(vm)
     for location, vms_at_location in vms_by_location.items():
         excess = vms_at_location[rule.max_vms :]
-        excess_names = [vm.name for vm in excess if (vm.pool, vm.number) not in vm_object.placements.tokens]
+        excess_names = [vm.name for vm in excess if (vm.pool, vm.number) not in vm_object.placements.new_handles]
         if excess_names:
             yield location, excess_names
 
@@ -438,7 +440,7 @@ def _lower_vm_certainty(certainty: PlacementCertainty, record: PredictionRecord)
     """Lower the shares of a VM to the accuracy of earlier predictions. If any falls, `measured` has all old ones."""
     measured = (certainty.rack, certainty.machine, certainty.rack_count)
     rack, machine, count = (
-        lower_share_to_accuracy(record, claim, share) for claim, share in zip(VM_PREDICTIONS, measured, strict=True)
+        lower_share_to_accuracy(record, subject, share) for subject, share in zip(VM_PREDICTIONS, measured, strict=True)
     )
     if (rack, machine, count) == measured:
         return certainty

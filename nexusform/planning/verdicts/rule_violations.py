@@ -38,10 +38,9 @@ def check_existing_vms(objects: Iterable[VmObject]) -> Iterator[Diagnostic]:
 def _find_violating_vms(
     vm_object: VmObject, schedulers: dict[str, RackScheduler]
 ) -> dict[tuple[str, str], list[PlacedVm]]:
-    """Return the unchanged VMs on a machine rejected by a filter, by pool and reason.
-
-    A VM is released in a copy of the scheduler of its site. The filters decide about its own machine as for a new VM,
-    and then the VM is added again. `schedulers` keeps the copies by site id.
+    """Return the unchanged VMs on a machine rejected by a filter, by pool and reason. A VM is released in a copy of the
+    scheduler of its site. The filters decide about its own machine as for a new VM, and then the VM is added again.
+    `schedulers` keeps the copies by site id.
     """
     violations: dict[tuple[str, str], list[PlacedVm]] = {}
     demand, pools = vm_object.request.demand, index_pools(vm_object.pools)

@@ -35,15 +35,15 @@ Outcome = Mapping[str, Mapping[Token, Placement | None]]
 
 
 class GroupMember(Struct, frozen=True):
-    """VM of a group, or a pod and its VM. `rank` is the order of placement by this plan, -1 for earlier VMs. `token` is
-    the handle of a VM placed by this plan, None for others. `label` is its name in messages.
+    """VM of a group, or a pod and its VM. `rank` is the order of placement by this plan, -1 for earlier VMs. `handle`
+    identifies a VM placed by this plan, and is None for others. `label` is its name in messages.
     """
 
     label: str
     vm: tuple[Address, VmKey]
     site_id: str
     placement: Placement
-    token: int | None
+    handle: int | None
     rank: int
     trigger: str
     pool: PoolDemand
@@ -110,12 +110,13 @@ class _MemberIndex:
     def __init__(
         self, objects: Mapping[Address, VmObject], sites: Mapping[str, SitePlan], pods: Sequence[ScheduledPod]
     ) -> None:
+        """Index the VMs by cluster and pool, and their ranks: the order in which the plan places them."""
         self.clusters: dict[str, list[VmObject]] = {}  # by cluster id
         self.pools: dict[str, tuple[VmObject, PoolDemand]] = {}  # by pool id: the pool with its object
         self.pods = pods
-        self._ranks: dict[str, dict[Token, int]] = {}  # by site id and token of a placed VM: number of its operation
+        self._ranks: dict[str, dict[Token, int]] = {}  # by site id and handle of a placed VM: number of its operation
         for site in sites.values():
-            operations = enumerate(site.operations)  # a release has no token: the entry None is not read
+            operations = enumerate(site.operations)  # a release has no token (handle): the entry None is not read
             self._ranks[site.id] = {getattr(operation, "token", None): index for index, operation in operations}
         for vm_object in objects.values():
             demand = vm_object.request.demand
@@ -135,7 +136,7 @@ class _MemberIndex:
                 yield from self.iterate_pool(vm_object, pool)
 
     def iterate_pool(self, vm_object: VmObject, pool: PoolDemand) -> Iterator[GroupMember]:
-        """Yield the placed VMs of one pool as members of a group."""
+        """Yield the placed VMs of one pool as members of a group, with the reason (trigger) of a placement."""
         demand = vm_object.request.demand
         ranks = self._ranks.get(demand.site_id, {})
         for key in pool.keys:
@@ -147,15 +148,15 @@ class _MemberIndex:
                 vm=(vm_object.instance.address, key),
                 site_id=demand.site_id,
                 placement=vm.placement,
-                token=None,  # as for a VM not placed by this plan
+                handle=None,  # as for a VM not placed by this plan
                 rank=-1,
                 trigger="",
                 pool=pool,
                 cluster=demand.owner,
             )
-            token = vm_object.placements.tokens.get(key)
-            if token is not None:  # placed by this plan
-                member = replace(member, token=token, rank=ranks.get(token, -1), trigger=vm_object.get_trigger(key))
+            handle = vm_object.placements.new_handles.get(key)
+            if handle is not None:  # placed by this plan
+                member = replace(member, handle=handle, rank=ranks.get(handle, -1), trigger=vm_object.get_trigger(key))
             yield member
 
     def select_pods(self, selector: Mapping[str, Any]) -> Iterator[GroupMember]:
@@ -266,11 +267,11 @@ def _build_rule_verdict(
 
 def _find_member_placement(member: GroupMember, outcome: Outcome | None) -> Placement | None:
     """Return the placement of a member in a sample, None if it does not fit there. The `outcome` None means the plan.
-    A VM not placed by this plan (without a token) has its present placement in every sample.
+    A VM not placed by this plan (without a handle) has its present placement in every sample.
     """
-    if outcome is None or member.token is None:
+    if outcome is None or member.handle is None:
         return member.placement
-    return outcome.get(member.site_id, {}).get(member.token, member.placement)
+    return outcome.get(member.site_id, {}).get(member.handle, member.placement)
 
 
 def _get_location_at_scope(member: GroupMember, placement: Placement, scope: str) -> Location:
@@ -298,9 +299,8 @@ def _has_shared_location(groups: Sequence[Sequence[GroupMember]], scope: str, ou
 def _find_violations(
     groups: Sequence[Sequence[GroupMember]], scope: str, outcome: Outcome | None, seed: int | None
 ) -> tuple[SeparationViolation, ...]:
-    """Return a violation for each location (of a rule's scope, such as a rack) with members of several groups.
-
-    Members are at their planned placements, or at those of one sample: its `outcome` and `seed`, else None.
+    """Return a violation for each location (of a rule's scope, such as a rack) with members of several groups. Members
+    are at their planned placements, or at those of one sample: its `outcome` and `seed`, else None.
     """
     members_at: dict[Location, list[tuple[int, GroupMember]]] = {}  # with the index of their group
     for index, group in enumerate(groups):
@@ -337,7 +337,7 @@ def _is_packed(violating_member: GroupMember, ordered_members: Sequence[GroupMem
     The placement rule packs extra-large VMs, whatever their cluster. A pinned VM has the machine chosen by the user.
     """
     _, _, machine = location
-    pool, is_placed_by_plan = violating_member.pool, violating_member.token is not None
+    pool, is_placed_by_plan = violating_member.pool, violating_member.handle is not None
     if not machine or not is_placed_by_plan or pool.pinned_machine:  # without a machine: a rule about racks or sites
         return False
     clusters_with_large_vms = {  # with an extra-large VM there so far

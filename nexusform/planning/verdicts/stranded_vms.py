@@ -50,7 +50,7 @@ def check_stranded_vms(
     if not any(vm_object.request.actions.losses for vm_object in objects):
         return
     offering_addresses = _index_prior_offers_by_machine(instances, types)  # by machine: the resource with the error
-    for site_id, site in sites.items():  # a re-created machine has a new resource, or the one of its rack or site
+    for site_id, site in sites.items():  # for a re-created machine: its new resource, or that of its rack or site
         offering_addresses |= {(site_id, name): renewal.cause for name, renewal in site.recreated_machines.items()}
     by_text = {str(address): instance for address, instance in instances.items()}
     for offering_address, names_by_owner in _group_lost_vms(objects, offering_addresses).items():
@@ -197,10 +197,9 @@ def check_duplicate_names(objects: Iterable[vm_objects.VmObject]) -> Iterator[Di
 def _index_prior_offers_by_machine(
     instances: Mapping[Address, Instance], types: Mapping[str, ResourceType]
 ) -> dict[tuple[str, str], str]:
-    """Return for each machine before the plan the address of the resource to blame if the machine is lost.
-
-    The keys are site id and machine name. The resource is the rack or machine offering it. If that stays and only its
-    site is removed, it is the site.
+    """Return for each machine before the plan the address of the resource to blame if the machine is lost. The keys are
+    site id and machine name. The resource is the rack or machine offering it. If that stays and only its site is
+    removed, it is the site.
     """
     inventory = build_object_inventory(((address, instance.prior) for address, instance in instances.items()), types)
     sites, _ = build_sites(inventory)
@@ -269,7 +268,7 @@ def _is_resource_recreated(instance: Instance) -> bool:
 
 
 def _format_forgotten_rejection(instance: Instance, forgotten: Mapping[Address, Sequence[str]]) -> str:
-    """Format the error about VMs to keep running (forgotten by a `removed` block) without their machine."""
+    """Format the error about VMs forgotten by a `removed` block: they would keep running, but lose their machine."""
     total = sum(map(len, forgotten.values()))
     owners = format_list(map(str, forgotten), _MAXIMUM_OBJECTS)
     blocks = select_word_form(len(forgotten), "the removed block", "the removed blocks")

@@ -241,7 +241,7 @@ def _check_cells(
             yield f"{state_vm.display_name} is recorded twice in one cell.", is_planned
         elif state_vm.sku is not None and len(cells) != state_vm.sku.numa_cells:
             size = state_vm.sku.numa_cells
-            has_fixed_size = state_vm.sku.name not in declared_skus
+            has_fixed_size = state_vm.sku.name not in declared_skus  # of the catalogue: no resource changes it
             reason = f"{state_vm.display_name} is recorded in {len(cells)} cells, but its size needs {size}."
             yield reason, is_planned and has_fixed_size
 

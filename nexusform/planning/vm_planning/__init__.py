@@ -1,7 +1,6 @@
 """Phase 4: removed, re-created and new VMs, and their placement. Start at vm_passes.py."""
 
-# Public names of the package, by module.
-PUBLIC = {
+PUBLIC = {  # public names of the package, by module
     "forgotten_vms": "list_forgotten_vms release_forgotten_vm add_forgotten_vms",
     "site_plans": (
         "build_sites build_demand SiteLayout build_inventory build_site_layout place_unmanaged_vms SitePlan "

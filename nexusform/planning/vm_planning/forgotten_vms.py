@@ -45,21 +45,23 @@ def record_forgotten_vms(objects: Iterable[VmObject], blocks: BlockPlanner, cont
 
 
 def add_forgotten_vms(state: State, removed: Collection[Address], registries: PluginRegistries) -> State:
-    """Return the state with the VMs of `removed` objects (still in it) in the notes of their racks or machines."""
+    """Return the state with the VMs of `removed` objects recorded in the private notes of their racks or machines. The
+    VMs keep running, unmanaged. The objects are still in the state.
+    """
     site_objects = [
         SiteObject(address, current.attributes, current.creation, current.private)
         for address, current in state.list_current_objects()
     ]
     layout = build_site_layout(site_objects, registries, state.catalogue)
     forgotten: dict[str, list[OccupiedCapacity]] = {}  # by the address that offers their machine
-    for kind, site_object in layout.objects:
-        if kind.vms is None or site_object.address not in removed:
+    for resource_type, site_object in layout.objects:
+        if resource_type.vms is None or site_object.address not in removed:
             continue
         site_id, _, _ = str(site_object.attributes.get("id")).partition("/")  # of "SITE/NAME"
         site = layout.sites.get(site_id)
         if site is None:  # no rack or machine can record its VMs
             continue
-        for vm in kind.vms.list_existing_vms(site_object.attributes):
+        for vm in resource_type.vms.list_existing_vms(site_object.attributes):
             _add_occupied_capacity(forgotten, site, vm, find_sku(vm, pool=None, skus=layout.skus))
     updated = dict(state.instances)
     for address, instance in state.instances.items():
@@ -71,7 +73,7 @@ def add_forgotten_vms(state: State, removed: Collection[Address], registries: Pl
 
 
 def release_forgotten_vm(state: State, address: Address, name: str) -> State | None:
-    """Return the state without a forgotten VM of a rack or machine; None if the object is missing or lacks the VM."""
+    """Return the state without the record of an unmanaged VM in a rack or machine; None without such a record."""
     instance = state.instances.get(address, EMPTY_INSTANCE)
     current = instance.current
     if current is None:
@@ -85,7 +87,7 @@ def release_forgotten_vm(state: State, address: Address, name: str) -> State | N
 
 
 def list_forgotten_vms(state: State) -> Iterator[tuple[Address, str]]:
-    """Yield the forgotten VMs recorded in a state, each with the address that records it."""
+    """Yield the forgotten (no longer managed) VMs recorded in a state, each with the address that records it."""
     for address, current in state.list_current_objects():
         for _, name, *_ in get_list(current.private, FORGOTTEN_KEY):  # a row begins with machine and name
             yield address, str(name)
@@ -111,7 +113,9 @@ def _add_occupied_capacity(
 
 
 def _merge_vms_into_note(note: Note | None, vms: Iterable[OccupiedCapacity]) -> Note:
-    """Return the note with the VMs added to its forgotten ones, in place of older rows of the same machine and name."""
+    """Return the private note with VMs added to its record of forgotten (no longer managed) ones. They replace rows of
+    the same machine and name.
+    """
     vms_by_location = {(vm.machine, vm.name): vm for vm in vms}
     # A row begins with the machine and the name.
     older_rows = [row for row in get_list(note, FORGOTTEN_KEY) if tuple(row[:2]) not in vms_by_location]

@@ -32,9 +32,8 @@ _CREATE_ACTIONS = (Action.CREATE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
 def find_recreated_machines(
     blocks: BlockPlanner, sites: Mapping[str, SitePlan]
 ) -> dict[str, dict[str, MachineRecreation]]:
-    """Return the machines that exist before and after the plan, but are re-created, by site id and name.
-
-    This plan deletes and creates their machine resource, their rack or their site. That resource is the cause.
+    """Return the machines that exist before and after the plan, but are re-created, by site id and name. This plan
+    deletes and creates their machine resource, their rack or their site. That resource is the cause.
     """
     removed = set(map(str, _iterate_removed_machine_owners(blocks)))  # sites, racks and machines
     if not removed:
@@ -69,8 +68,8 @@ def find_recreated_machines(
 def _iterate_removed_machine_owners(blocks: BlockPlanner) -> Iterator[Address]:
     """Yield the sites, racks and machines in state destroyed by this plan, or already found missing by a provider."""
     for address, _ in blocks.prior.state.list_current_objects():
-        kind = blocks.request.registries.resource_types.get(address.type)
-        if kind is None or kind.add_to_inventory is None:
+        resource_type = blocks.request.registries.resource_types.get(address.type)
+        if resource_type is None or resource_type.add_to_inventory is None:
             continue
         instance = blocks.instances.get(address)
         is_missing = blocks.prior.get_object(address) is None
@@ -92,10 +91,9 @@ def _iterate_affected_machines(
     before: PlanInventory,
     causes: Mapping[tuple[str, ...], str],  # by the ids of a site, rack or machine
 ) -> Iterator[tuple[str, str, str, Machine]]:
-    """Yield the machines before the plan that are re-created: site id, name, address of the cause, machine.
-
-    The cause is the re-created machine resource, else its rack, else its site. A machine listed in a rack has no
-    resource of its own.
+    """Yield the machines before the plan that are re-created: site id, name, address of the cause, machine. The cause
+    is the re-created machine resource, else its rack, else its site. A machine listed in a rack has no resource of its
+    own.
     """
     site_of_rack = index_sites_by_rack(before)
     for rack in before.racks.values():
@@ -124,10 +122,9 @@ class _MachineRecord(Struct, frozen=True):
 
 
 def transfer_unmanaged_vms(blocks: BlockPlanner) -> None:
-    """Move the records of unmanaged VMs from removed machines to the planned machine in the same slot of the rack.
-
-    The new records are in the inventory of the plan. They are also in the private note of the resource (rack or
-    machine) that offers the planned machine.
+    """Move the records of unmanaged VMs from removed machines to the planned machine in the same slot of the rack. The
+    new records are in the inventory of the plan. They are also in the private note of the resource (rack or machine)
+    that offers the planned machine.
     """
     instances = blocks.instances.values()
     vms_on_removed_machines: list[tuple[str, OccupiedCapacity]] = []  # each with its site id

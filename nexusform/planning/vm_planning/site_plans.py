@@ -79,7 +79,7 @@ class SitePlan(Struct):
         return [operation.demand for operation in self.operations if isinstance(operation, PlaceOperation)]
 
     def find_machine_trigger(self, machine: str) -> str:
-        """Return the trigger to re-create a VM on this machine, "" if it may stay."""
+        """Return the reason (trigger) to re-create the VMs of a machine, "" if they may stay."""
         if machine not in self.machines:
             return "machine_removed"
         if machine in self.evacuating_machines:
@@ -137,6 +137,7 @@ class SitePlan(Struct):
         cells = self.scheduler.select_cells(demand.sku, machine)
         placement = Placement(host.name, host.rack, host.availability_zone, cells)
         handle = self.scheduler.add_existing(demand.vm, demand.sku, placement)
+        # In a sample of unknown NUMA cells, the rule selects the cells again.
         self.operations.append(OccupyOperation(handle, demand.vm, demand.sku, placement, uses_rule_cells=True))
         return handle, placement, refusal
 
@@ -254,8 +255,8 @@ def _find_evacuating_machines(racks: Iterable[InventoryRack], offers: Iterable[I
 
 
 def place_unmanaged_vms(site: SitePlan, existing_names: Container[str]) -> list[UnmanagedVm]:
-    """Place the unmanaged VMs on their machines, those with known cells first, then the others by machine and name. A
-    VM observed without its owner may be managed by now: `existing_names` are the names of existing VMs.
+    """Place the unmanaged VMs on their machines, those with known cells first, then the others by machine and name.
+    `existing_names` are the names of managed VMs: an observed VM with such a name is managed by now, so it is skipped.
     """
     observed = [entry for entry in site.observed_unmanaged if entry.name not in existing_names]
     entries = sorted(
@@ -316,7 +317,9 @@ def build_demand(
     last_resort: str | None = None,
     group_hints: Iterable[Hint] = (),
 ) -> Demand:
-    """Build the demand for one VM, with further `group_hints`. `last_resort` is used only if nothing else fits."""
+    """Build the demand for one VM, with further `group_hints`. The machine `last_resort` is used only if no other one
+    fits; None: there is no such machine.
+    """
     name = build_vm_name(vm_demand, pool, pool.pool, number)
     constraints, extra_hints = pool.constraints, tuple(group_hints)
     if extra_hints:
@@ -378,7 +381,7 @@ def get_catalogue_version(request: PlanRequest) -> str:
 def build_prior_context(
     prior: PriorState, skus: Mapping[str, VmSku], types: Mapping[str, ResourceType]
 ) -> ResourceTypeContext:
-    """Build the context to read arguments in state: SKUs and clusters before the plan; of duplicates the first wins."""
+    """Build the context to read arguments in state: SKUs and clusters before the plan, the first one of each name."""
     inventory, clusters = PlanInventory(), dict[str, Mapping[str, Any]]()
     for address, current in prior.objects.items():
         resource_type = types.get(address.type)
@@ -389,7 +392,7 @@ def build_prior_context(
         elif resource_type.kind is PlanningKind.VM_SKU:
             assert resource_type.add_to_inventory is not None
             resource_type.add_to_inventory(current.attributes, str(address), inventory)
-    all_skus = {**_index_skus_by_name(inventory), **skus}  # current figures of a declared SKU win
+    all_skus = {**_index_skus_by_name(inventory), **skus}  # a SKU in the configuration replaces the one in state
     # Existing VMs have their machines: their hints need no targets.
     return ResourceTypeContext(all_skus, clusters, lambda _resource_id: (frozenset(), frozenset()))
 
@@ -405,9 +408,9 @@ def build_inventory(
     """Build the inventory offered by objects (their attributes by address); unknown types offer nothing."""
     inventory = PlanInventory()
     typed = [(types[address.type], address, values) for address, values in objects if address.type in types]
-    for kind, address, values in sorted(typed, key=lambda entry: entry[0].phase):  # sites before their racks
-        if kind.add_to_inventory is not None:
-            kind.add_to_inventory(values, str(address), inventory)
+    for resource_type, address, values in sorted(typed, key=lambda entry: entry[0].phase):  # sites before their racks
+        if resource_type.add_to_inventory is not None:
+            resource_type.add_to_inventory(values, str(address), inventory)
     return inventory
 
 
@@ -459,17 +462,17 @@ def build_site_layout(objects: Iterable[SiteObject], registries: PluginRegistrie
         if site_object.address.mode == "managed" and site_object.address.type in types
     )
     inventory = PlanInventory()
-    for kind, site_object in sorted(typed_objects, key=lambda pair: pair[0].phase):  # sites before their racks
-        if kind.add_to_inventory is not None:
+    for resource_type, site_object in sorted(typed_objects, key=lambda pair: pair[0].phase):  # sites before their racks
+        if resource_type.add_to_inventory is not None:
             observed = add_observed_facts(site_object.attributes, site_object.note)
-            kind.add_to_inventory(observed, str(site_object.address), inventory)
-            add_recorded_vms(inventory, kind, site_object.attributes, site_object.note)
+            resource_type.add_to_inventory(observed, str(site_object.address), inventory)
+            add_recorded_vms(inventory, resource_type, site_object.attributes, site_object.note)
     catalogue_skus = (CATALOGUES.get(catalogue) or CATALOGUES[NEWEST]).vm_skus
     skus = {**catalogue_skus, **_index_skus_by_name(inventory)}
     # Hint targets are irrelevant here: all VMs are placed.
     context = ResourceTypeContext(skus, find_targets=lambda _id: (frozenset(), frozenset()))
-    for kind, site_object in typed_objects:
-        if kind.kind is PlanningKind.CLUSTER:
-            context.clusters.setdefault(kind.build_id(site_object.attributes), site_object.attributes)
+    for resource_type, site_object in typed_objects:
+        if resource_type.kind is PlanningKind.CLUSTER:
+            context.clusters.setdefault(resource_type.build_id(site_object.attributes), site_object.attributes)
     sites, _ = build_sites(inventory)  # machines described twice are reported by plans
     return SiteLayout(sites, typed_objects, skus, context)

@@ -30,6 +30,7 @@ class HintTargets:
     """Machines and racks by the `resource_id` of placement hints: the id of a VM, cluster, VNF, machine or rack."""
 
     def __init__(self, inventory: PlanInventory) -> None:
+        """Index the machines and racks by id, as targets of hints. Objects with VMs are added later."""
         self._hosts: dict[str, site_plans.Targets] = {}  # (machine names, rack names) by id
         for rack in inventory.racks.values():
             rack_name = frozenset({rack.name})
@@ -42,8 +43,7 @@ class HintTargets:
             machine = offer.machine
             self._hosts[f"{offer.rack_id}/{machine.name}"] = (frozenset({machine.name}), frozenset({machine.rack}))
         self._objects: dict[str, VmObject] = {}  # by id
-        # By the id of the hint target and the address of the hint owner.
-        self._hints_by_target: dict[str, dict[Address, list[_ConfiguredHint]]] = {}
+        self._hints_by_target: dict[str, dict[Address, list[_ConfiguredHint]]] = {}  # by id, then by owner of the hint
 
     def add_objects(self, objects: Iterable[VmObject]) -> None:
         """Add the VMs of `objects` as possible targets of hints, and their own hard hints by target."""
@@ -51,8 +51,7 @@ class HintTargets:
             values = vm_object.instance.argument_values
             if values is not None and not vm_object.instance.is_removed:
                 self._objects[vm_object.instance.type.build_id(values)] = vm_object
-                # Record the hard hints of an object by target, replacing its previous ones.
-                by_target: dict[str, list[_ConfiguredHint]] = {}
+                by_target: dict[str, list[_ConfiguredHint]] = {}  # its hard hints, in place of earlier ones
                 for index, hint in _iterate_hard_hints(values):
                     if isinstance(hint["resource_id"], str):
                         by_target.setdefault(hint["resource_id"], []).append((vm_object, index, hint))
@@ -144,7 +143,7 @@ class VmContext(Struct, frozen=True):
 
 
 def build_vm_context(blocks: BlockPlanner) -> VmContext:
-    """Build the context from the racks and machines planned so far."""
+    """Build what all planners of VMs share: sites of the racks and machines planned so far, SKUs and hints."""
     request, selection, inventory = blocks.request, blocks.selection, blocks.inventory
     sites, clashes = site_plans.build_sites(inventory, request.split_choice)
     _set_recreated_machines(sites, blocks)
@@ -193,13 +192,15 @@ def build_destroy_context(blocks: BlockPlanner) -> VmContext:
 
 
 def _build_machine_lookup(blocks: BlockPlanner) -> Callable[[str, str], bool]:
-    """Return a check for machines (site, name) in state not forgotten by this plan. Its first call reads the state."""
+    """Return a check for machines (site, name) in state that this plan does not remove from it without a destroy. Its
+    first call reads the state.
+    """
     list_machines_once = cache(partial(_list_recorded_machines, blocks))
     return lambda site_id, machine: (site_id, machine) in list_machines_once()
 
 
 def _list_recorded_machines(blocks: BlockPlanner) -> frozenset[tuple[str, str]]:
-    """Return the machines (site, name) in state not forgotten by this plan."""
+    """Return the machines (site, name) in state, without those of forgotten objects: they are no longer managed."""
     forgotten = {candidate.address for candidate in blocks.instances.values() if candidate.action is Action.FORGET}
     objects = blocks.prior.state.list_current_objects()
     recorded = [(address, current) for address, current in objects if address not in forgotten]
@@ -225,7 +226,7 @@ def _build_duplicate_machine_error(clash: MachineConflict, instances: Mapping[Ad
 
 
 def compute_demand(vm_object: VmObject, context: VmContext) -> tuple[VmDemand, list[Diagnostic]]:
-    """Return the demand of an instance, and problems. NO_DEMAND: it is removed or invalid. Errors make it invalid."""
+    """Return the demand of an instance (NO_DEMAND if removed or invalid), and problems. Errors make it invalid."""
     instance = vm_object.instance
     handlers = instance.type.vms
     assert handlers is not None
@@ -258,7 +259,7 @@ def keep_existing_numbers(pool: PoolDemand, cluster: str, vm_object: VmObject) -
     prior_keys = (*vm_object.prior.existing, *vm_object.prior.unplaced)  # with and without a machine
     existing_numbers = [number for name, number in prior_keys if name == pool.pool]
     if not (pool.removes_newest or pool.count_path) or set(existing_numbers) <= set(pool.numbers):
-        return pool  # its numbers count from the lowest
+        return pool  # without a count (plain VMs and VNFs), or no VM has a number above the count
     kept_numbers = sorted(existing_numbers, key=compute_number_sort_key)
     if pool.removes_newest:
         ages = rank_names_by_age(vm_object.instance.prior_note)  # VMs of an unrecorded age count as the oldest
@@ -321,21 +322,19 @@ def _build_unknown_zones_problem(
 
 
 def check_system_pools(objects: Sequence[VmObject]) -> Iterator[Diagnostic]:
-    """Check that each cluster has a System pool (agent pool of mode System) at all times, as Azure requires.
-
-    A change that re-creates the VMs of a pool deletes and creates the pool. For the only System pool, this is an error.
-    A plan that leaves a cluster without any System pool gets a warning. New and replaced clusters are not checked.
+    """Check that each cluster has a System pool (agent pool of mode System) at all times, as Azure requires. A change
+    that re-creates the VMs of a pool deletes and creates the pool. For the only System pool, this is an error. A plan
+    that leaves a cluster without any System pool gets a warning. New and replaced clusters are not checked.
     """
-    # The numbers of System pools by cluster.
-    before: Counter[str] = Counter()
+    before: Counter[str] = Counter()  # the numbers of System pools by cluster
     after: Counter[str] = Counter()
     for vm_object in objects:
         before[vm_object.prior.demand.owner] += sum(pool.is_system for pool in vm_object.prior_pools)
         after[vm_object.request.demand.owner] += sum(pool.is_system for pool in vm_object.pools)
     remaining = [
-        owner
-        for owner in objects
-        if owner.pools and owner.instance.block is not None and not owner.instance.is_replaced
+        vm_object
+        for vm_object in objects
+        if vm_object.pools and vm_object.instance.block is not None and not vm_object.instance.is_replaced
     ]  # their pools change one by one
     for vm_object in remaining:
         if before[vm_object.prior.demand.owner] == 1:  # else another System pool stays meanwhile, or there was none

@@ -98,7 +98,7 @@ class RequestedVms(Struct, frozen=True):
 
 class PlannedVmPlacements(Struct, frozen=True):
     """Placements of VMs, filled VM by VM by vm_placement_steps.py alone. `reservations` is the capacity used by VMs of
-    before: site and handle. `vms` are the VMs after the plan, `tokens` the handles of those it placed itself,
+    before: site and handle. `vms` are the VMs after the plan, `new_handles` the handles of those it placed itself,
     `failures` those without capacity, `pool_shortages` the exhausted pools, `binding_hints` the hard hints
     behind failures. `explanations` are the requested decisions, `pin_rejections` the reasons against pinned
     VMs. `relocated` are unchanged VMs with a new rack or zone of their machine. `restored` are those
@@ -107,7 +107,7 @@ class PlannedVmPlacements(Struct, frozen=True):
 
     reservations: dict[VmKey, tuple[SitePlan, int]] = field(default_factory=dict)
     vms: dict[VmKey, PlacedVm] = field(default_factory=dict)
-    tokens: dict[VmKey, int] = field(default_factory=dict)
+    new_handles: dict[VmKey, int] = field(default_factory=dict)
     failures: dict[VmKey, NoFitReason] = field(default_factory=dict)
     pool_shortages: dict[str, NoFitReason] = field(default_factory=dict)
     binding_hints: list[HardHint] = field(default_factory=list)
@@ -197,11 +197,13 @@ class VmObject(Struct):
         return [name for key, name in self.requested_names.items() if key in self.placements.failures]
 
     def get_left_machines(self) -> dict[str, str]:
-        """Return the machines left by VMs placed again, by VM name: missing, evacuated or unhealthy machines."""
+        """Return the machines left by VMs placed again because of their machine, by VM name. The machine is missing or
+        evacuated, or the user re-places the VM (HEAL).
+        """
         hardware_triggers = (MACHINE_REMOVED, MACHINE_EVACUATED, HEAL)
         return {
             self.placements.vms[key].name: self.prior.existing[key].placement.machine
-            for key in self.placements.tokens
+            for key in self.placements.new_handles
             if key in self.prior.existing and self.get_trigger(key) in hardware_triggers
         }
 
@@ -213,10 +215,9 @@ class VmObject(Struct):
         self.request = replace(self.request, demand=demand, actions=actions)
 
     def keep_unselected_vms(self, find_trigger: Callable[[str], str]) -> None:
-        """Keep the VMs of an object that -target or -exclude leaves out, but record losses of machines.
-
-        `find_trigger` returns what this plan does to a machine, such as "machine_removed", or "". An evacuated
-        machine still exists, so its VMs stay.
+        """Keep the VMs of an object that -target or -exclude leaves out, but record losses of machines. `find_trigger`
+        returns what this plan does to a machine, such as "machine_removed", or "". An evacuated machine still exists,
+        so its VMs stay.
         """
         self.keep_all_vms(self.request.demand)
         losses: dict[VmKey, str] = {}
@@ -230,7 +231,9 @@ class VmObject(Struct):
         self.request = replace(self.request, actions=replace(self.request.actions, unchanged=unchanged, losses=losses))
 
     def forget(self, trigger: str, find_trigger: Callable[[str], str]) -> None:
-        """Forget the object; its VMs keep running. VMs without their machine are lost."""
+        """Forget the object for the reason `trigger`: its VMs keep running, unmanaged. `find_trigger` returns what the
+        plan does to a machine: VMs on a removed or replaced one are lost.
+        """
         before = self.prior
         actions = VmActions(forgets=dict.fromkeys((*before.existing, *before.unplaced), trigger))
         for key, vm in before.existing.items():
@@ -252,8 +255,8 @@ class VmObject(Struct):
         return [vm.name for vm in self.list_placed_vms()]
 
     def list_newly_placed(self) -> list[tuple[str, str]]:
-        """Return the names and triggers of the VMs placed by this plan, in order of placement."""
-        return [(self.placements.vms[key].name, self.get_trigger(key)) for key in self.placements.tokens]
+        """Return the names and reasons (triggers) of the VMs placed by this plan, in order of placement."""
+        return [(self.placements.vms[key].name, self.get_trigger(key)) for key in self.placements.new_handles]
 
     def list_vms(self) -> Sequence[PlacedVm]:
         """Return every VM after the plan; while the demand is unknown (NO_DEMAND) all prior VMs."""
@@ -335,7 +338,6 @@ def compute_vm_actions(
 
 def _find_removals(prior_keys: Iterable[VmKey], demand: VmDemand, common_trigger: str) -> dict[VmKey, str]:
     """Return the VMs before the plan that the demand does not include, each with the trigger (reason) of its removal.
-
     `common_trigger` is a trigger for all VMs, such as "cluster_replaced", or "". Without it, a VM is removed with its
     whole pool, or by a scale-in.
     """
@@ -363,7 +365,7 @@ def _add_action_for_missing_vm(
 
 
 def find_changed_argument(prior: PoolDemand | None, pool: PoolDemand) -> str:
-    """Return the first changed argument of the pool in order of precedence, or ""."""
+    """Return the first changed argument that re-creates the VMs of the pool, in order of precedence, or ""."""
     if prior is None:  # a new pool
         return ""
     prior_values = dict(prior.triggers)
@@ -373,8 +375,9 @@ def find_changed_argument(prior: PoolDemand | None, pool: PoolDemand) -> str:
 def record_vm_placements(
     prior: Mapping[str, Any] | None, placed_vms: Sequence[tuple[str, str]], present: Collection[str], serial: int
 ) -> dict[str, Any] | None:
-    """Return the object's note (`prior`) after a plan, None if empty. `placed_vms` are (name, trigger) of VMs placed by
-    the plan, `present` the names of all VMs afterwards, `serial` is the state's serial after apply.
+    """Return the private note of an object with the VMs placed by this plan added to those in `prior`; None if empty.
+    `placed_vms` are (name, trigger), `present` the names of all VMs afterwards. `serial` is that of the state after
+    apply.
     """
     unchanged_names = set(present) - {name for name, _ in placed_vms}
     entries: list[list[Any]] = []  # serial of the state, trigger, names of the VMs placed then
@@ -395,7 +398,9 @@ def record_previous_machines(
     placed_names: Collection[str],  # of the VMs placed by this plan
     present: Collection[str],  # names of all VMs after it
 ) -> dict[str, Any] | None:
-    """Return the note with the machines left by VMs: those of this plan, and earlier ones of VMs not placed again."""
+    """Return the private note of an object with the machines left by its VMs: those of this plan, and earlier ones of
+    VMs not placed again.
+    """
     earlier_machines = {
         name: machine
         for name, machine in _read_left_machines(note).items()
@@ -410,13 +415,15 @@ def get_previous_machine(private: Mapping[str, Any] | None, name: str) -> str:
 
 
 def _read_left_machines(private: Mapping[str, Any] | None) -> dict[str, str]:
-    """Return the left machines in a note, ignoring invalid entries: state may have been edited."""
+    """Return the machines left by VMs in a private note, by name of the VM. Invalid entries are ignored: users may edit
+    the state.
+    """
     entries = get_mapping(private, LEFT_KEY)
     return {name: machine for name, machine in entries.items() if isinstance(machine, str)}
 
 
 def find_placement_origin(private: Mapping[str, Any] | None, name: str) -> tuple[str, int] | None:
-    """Return the trigger and serial of a VM's placement; None if unknown."""
+    """Return the reason (trigger) of a VM's placement and the serial of the state then; None if unknown."""
     for serial, trigger, names in reversed(_read_placed_entries(private)):
         if name in names:
             return trigger, serial
@@ -431,7 +438,9 @@ def rank_names_by_age(private: Mapping[str, Any] | None) -> dict[str, int]:
 
 
 def _read_placed_entries(note: Mapping[str, Any] | None) -> list[tuple[int, str, list[str]]]:
-    """Return the valid placement entries (serial, trigger, VM names) of an object's note: users may edit the state."""
+    """Return the valid placement entries of an object's private note, as users may edit it. An entry has the serial of
+    the state, the reason (trigger) and the names of the VMs placed then.
+    """
     valid_entries: list[tuple[int, str, list[str]]] = []
     for entry in get_list(note, PLACED_KEY):
         match entry:

@@ -163,9 +163,8 @@ class _VmPlanner:
             place_unmanaged_vms(site, managed_names)  # those observed under a managed name are left out
 
     def decide_actions(self, instances: Sequence[Instance], evaluation: Evaluation) -> None:
-        """Decide the actions on the VMs of all instances, such as to keep, create or remove them.
-
-        Pools with a resource of their own come last, since the replacement of their cluster replaces them, too.
+        """Decide the actions on the VMs of all instances, such as to keep, create or remove them. Pools with a resource
+        of their own come last, since the replacement of their cluster replaces them, too.
         """
         self.context.hints.add_objects(self.objects.values())  # possible targets of placement hints
         clusters = [item for item in instances if item.type.kind is PlanningKind.CLUSTER and not item.is_removed]
@@ -238,7 +237,7 @@ class _VmPlanner:
         instance, handlers = vm_object.instance, vm_object.instance.type.vms
         assert handlers is not None
         arguments = get_mapping(instance.config)
-        # Hints near a VM without a location so far are missing in the pools.
+        # The pools lack a hint about a VM that had no location yet: the argument shows that there is one.
         has_hints = any(pool.hints for pool in vm_object.pools) or "placement_hint" in arguments
         if has_hints:
             demand, _ = handlers.build_demand(arguments, self.context.current_context, instance.address)
@@ -293,7 +292,7 @@ class _VmPlanner:
         # With missing VMs the computed attributes are incomplete: references to them are unknown.
         unresolved = frozenset(computed) if vm_object.placements.failures else frozenset()
         self.blocks.decide_action(instance, computed, evaluation, unresolved)
-        if instance.action is Action.NO_OP and vm_object.placements.tokens:
+        if instance.action is Action.NO_OP and vm_object.placements.new_handles:
             # Re-created at the same location: the values are unchanged, but a step is needed.
             instance.decision = replace(instance.decision, action=Action.UPDATE)
         if not vm_object.is_unchanged:
@@ -366,11 +365,10 @@ def plan_destroy(blocks: BlockPlanner) -> tuple[dict[Address, VmObject], Resourc
 
 
 def _select_instances_to_destroy(selection: Selection, prior: PriorState) -> AbstractSet[Address]:
-    """Return the instances to destroy: the selected ones and their dependents, but no dependency of a kept one.
-
-    With -target, these are the targets, and everything that depends on them directly or indirectly. Otherwise they are
-    all instances, except the excluded ones and everything that those need. State records a dependency as the text of
-    a block, so instances of the block in another instance of the same module call are left out.
+    """Return the instances to destroy: the selected ones and their dependents, but no dependency of a kept one. With
+    -target, these are the targets, and everything that depends on them directly or indirectly. Otherwise they are all
+    instances, except the excluded ones and everything that those need. State records a dependency as the text of a
+    block, so instances of the block in another instance of the same module call are left out.
     """
     if selection.targets:
         targets = [address for address in prior.instances if selection.is_direct_target(address)]

@@ -77,7 +77,9 @@ def find_moved_vms(existing: Mapping[VmKey, PlacedVm], recorded: Iterable[Placed
 
 
 def decide_actions(vm_object: VmObject, demand: VmDemand, context: VmContext) -> None:
-    """Decide which VMs are removed, re-created or new; the others stay. NO_DEMAND: the instance is removed."""
+    """Decide which VMs are removed, re-created or new; the others stay. The demand is NO_DEMAND if the instance is
+    removed. The VMs of a forgotten instance keep running, unmanaged.
+    """
     if vm_object.instance.action is Action.FORGET:
         vm_object.forget(_find_common_trigger(vm_object), build_machine_trigger_finder(context, vm_object))
         return
@@ -102,12 +104,14 @@ def decide_actions(vm_object: VmObject, demand: VmDemand, context: VmContext) ->
 
 
 def build_machine_trigger_finder(context: VmContext, vm_object: VmObject) -> Callable[[str], str]:
-    """Return a function from a machine name to the trigger to move an object's VMs from there, "" to keep them."""
+    """Return a function from a machine name to the reason (trigger) to move an object's VMs away, "" to keep them."""
     return partial(_find_machine_trigger, context, vm_object.prior.site_id)
 
 
 def _find_machine_trigger(context: VmContext, site_id: str, machine: str) -> str:
-    """Return the trigger to move the VMs of a machine, "" to keep them."""
+    """Return the reason (trigger) to move the VMs of a machine, "" to keep them. MACHINE_FORGOTTEN: it keeps running,
+    but nexusform no longer manages it.
+    """
     site = context.sites.get(site_id)
     trigger = MACHINE_REMOVED  # with its whole site
     if site is not None:
@@ -206,9 +210,8 @@ def restore_vm_locations(vm_object: VmObject) -> None:
 
 
 def place_recreated_vms(vm_object: VmObject, context: VmContext) -> None:
-    """Place the VMs to re-create, except those restored at their location.
-
-    First come the VMs with the old VM removed already. Those of a Kubernetes upgrade follow, in batches per pool.
+    """Place the VMs to re-create, except those restored at their location. First come the VMs with the old VM removed
+    already. Those of a Kubernetes upgrade follow, in batches per pool.
     """
     recreations = vm_object.request.actions.recreations
     upgraded_vms: dict[str, list[_RequestedVm]] = {}  # by pool
@@ -227,10 +230,9 @@ def place_recreated_vms(vm_object: VmObject, context: VmContext) -> None:
 
 
 def _replace_in_batches(vm_object: VmObject, pool_vms: Sequence[_RequestedVm], context: VmContext) -> None:
-    """Replace VMs of one pool batch by batch.
-
-    Without surge, the old VMs of a batch are released first and make room for the new ones. With surge, they are
-    released after the new ones are placed. An old VM without a successor keeps its machine.
+    """Replace VMs of one pool batch by batch. Without surge, the old VMs of a batch are released first and make room
+    for the new ones. With surge, they are released after the new ones are placed. An old VM without a successor keeps
+    its machine.
     """
     pool = pool_vms[0].pool  # of all of them
     for start in range(0, len(pool_vms), pool.batch_size):
@@ -252,9 +254,8 @@ def place_new_vms(vm_object: VmObject, context: VmContext) -> None:
 
 
 def _place_vm(vm_object: VmObject, vm: _RequestedVm, context: VmContext, *, last_resort: str | None = None) -> None:
-    """Place a VM on its pinned machine or by the placement rule, or record that it fits nowhere.
-
-    `last_resort` is the machine of a VM to re-create: it returns there only if no other machine fits.
+    """Place a VM on its pinned machine or by the placement rule, or record that it fits nowhere. `last_resort` is the
+    machine of a VM to re-create: it returns there only if no other machine fits.
     """
     pool, site = vm.pool, vm_object.request.site
     assert site is not None, "a demand without its site is invalid"
@@ -292,7 +293,7 @@ def _place_vm(vm_object: VmObject, vm: _RequestedVm, context: VmContext, *, last
 
 def _record_placement(vm_object: VmObject, vm: _RequestedVm, handle: int, placement: Placement) -> None:
     """Record the location of a VM placed by this plan, and its handle at the scheduler of the site."""
-    vm_object.placements.tokens[vm.key] = handle
+    vm_object.placements.new_handles[vm.key] = handle
     vm_object.placements.vms[vm.key] = PlacedVm(
         pool=vm.pool.pool,
         number=vm.number,
@@ -306,7 +307,6 @@ def _record_placement(vm_object: VmObject, vm: _RequestedVm, handle: int, placem
 
 def build_group_hints(vm_object: VmObject, pool: PoolDemand) -> list[Hint]:
     """Return the placement groups of a pool as hints: the machines and racks to prefer, or avoid, for its next VM.
-
     Affinity prefers the locations of all VMs of the group so far. Anti-affinity avoids those with the maximum number of
     its VMs. A group without a placed VM, or for a whole site, gives no hint.
     """

@@ -1,7 +1,6 @@
 """VM placement on bare-metal machines: the rule of docs/fidelity.md."""
 
-# Public names of the package, by module.
-PUBLIC = {
+PUBLIC = {  # public names of the package, by module
     "rack_scheduler": "RackScheduler",
     "explanation": "DecisionExplanation RankedCandidate MachineRanking",
     "layout": "Share FreeCapacity NumberedSite",

@@ -1,6 +1,6 @@
 """Rankings: the machines of a rack, the racks of a site, in the order of the profile's keys. A ranking is an ascending
 list of whole numbers `key << INDEX_BITS | item`; a lower key is preferred. It is neutral: its keys are those of a
-demand of a cluster without a VM on the site, so all pools share it. A machine or rack with changed VMs is doubtful, and
+demand of a cluster without a VM on the site, so all pools share it. A machine or rack with changed VMs is outdated, and
 ranked again at the next use. During the placement of one pool (a session), items with VMs of its cluster or pool may
 have other figures (rule.KeyDependence). They wait in a heap of the session under the pool's own keys.
 """
@@ -25,35 +25,35 @@ FEW = 8  # so many entries are inserted one by one; more are sorted in
 
 
 class NeutralRanking:
-    """Neutral ranking of some machines or racks."""
+    """Machines or racks ranked by neutral keys: as if the cluster of the demand had no VMs."""
 
     def __init__(self, items: Sequence[int], key_of: Figure) -> None:
+        """Rank the items, numbers of racks or machines, by their keys: the lowest first."""
         self._items = frozenset(items)
         self._key_of = key_of
         self._entries = sorted(map(self.compute_entry, items))
-        self.doubtful: set[int] = set()  # keys of these items may have changed
+        self.outdated: set[int] = set()  # keys of these items may have changed
 
     def compute_entry(self, item: int) -> int:
         """Return the sort entry of an item: its key in the upper bits, then the item itself."""
         return self._key_of(item) << INDEX_BITS | item
 
     def list_entries(self) -> list[int]:
-        """Return the entries of all items, lowest first. Doubtful items are ranked again before."""
-        if self.doubtful:
-            doubtful = self.doubtful & self._items  # only its own machines or racks
-            self.doubtful = set()
-            self._entries = [entry for entry in self._entries if entry & INDEX_MASK not in doubtful]
-            self._entries += map(self.compute_entry, doubtful)
+        """Return the entries of all items, lowest first. Outdated items are ranked again before."""
+        if self.outdated:
+            changed = self.outdated & self._items  # only its own machines or racks
+            self.outdated = set()
+            self._entries = [entry for entry in self._entries if entry & INDEX_MASK not in changed]
+            self._entries += map(self.compute_entry, changed)
             self._entries.sort()
         return self._entries
 
 
-# Selects, from some entries, the items that fit the demand now.
-Passing = Callable[[list[int]], list[int]]
+Passing = Callable[[list[int]], list[int]]  # selects, from some entries, the items that fit the demand now
 
 
 class NeutralKeys(NamedTuple):
-    """Neutral keys of racks and machines."""
+    """Keys to rank racks and machines for a demand, as if its cluster had no VMs."""
 
     rack_keys: PackedSortKeys
     machine_keys: PackedSortKeys
@@ -68,10 +68,10 @@ class CandidateQueues:
         self.ledger = ledger
         self._neutral_usage = ledger.get_neutral_usage()
         self._neutral_keys: dict[tuple[int, PlacementConstraints], NeutralKeys] = {}  # by SKU (number), constraints
-        self._machines: dict[tuple[int, int], NeutralRanking] = {}  # by rack and active keys
-        self._machines_of: dict[int, list[NeutralRanking]] = {}  # the same rankings by rack
+        self._machines: dict[tuple[int, int], NeutralRanking] = {}  # by rack and active keys (bits: those with figures)
+        self._rankings_by_rack: dict[int, list[NeutralRanking]] = {}  # of machines: those of `_machines`
         self._racks: dict[Hashable, NeutralRanking] = {}  # by active keys and all that filters read of a demand
-        self.full_racks: defaultdict[int, set[int]] = defaultdict(set)  # by number of a SKU; sessions add to the sets
+        self.full_racks: defaultdict[int, set[int]] = defaultdict(set)  # by SKU number, extended by pool sessions
 
     def get_neutral_keys(self, demand: Demand, spread: RackSpread) -> NeutralKeys:
         """Return the ranking keys of a demand as if its cluster had no VMs. They depend on SKU and constraints only."""
@@ -86,7 +86,9 @@ class CandidateQueues:
         return keys
 
     def rank_racks(self, keys: NeutralKeys, demand: Demand, filters: Sequence[OpenFilter]) -> NeutralRanking:
-        """Rank the racks passing all `filters`, also full ones, by neutral keys. Equal demands share a ranking."""
+        """Rank the racks passing all `filters`, also full ones, by neutral keys: as if the demand's cluster had no VMs.
+        Demands with the same keys and filter input share a ranking.
+        """
         # All that the filters read of the demand: with equal input they select the same racks.
         filter_input = tuple(
             (rule.name, rule.select_input(demand)) for rule, _ in filters if isinstance(rule, DemandFilter)
@@ -101,13 +103,15 @@ class CandidateQueues:
         return ranking
 
     def rank_machines(self, keys: NeutralKeys, rack: int) -> NeutralRanking:
-        """Rank the open machines of a rack, also full ones, by neutral keys. Equal active keys share a ranking."""
+        """Rank the open machines of a rack, also full ones, by neutral keys: as if the demand's cluster had no VMs.
+        Demands with the same keys in use share a ranking.
+        """
         cache_key = rack, keys.machine_keys.active_keys
         ranking = self._machines.get(cache_key)
         if ranking is None:
             machines = self.ledger.site.open_machines_by_rack[rack]  # those not excluded from new VMs at all
             ranking = self._machines[cache_key] = NeutralRanking(machines, keys.machine_keys.figure)
-            self._machines_of.setdefault(rack, []).append(ranking)  # changed machines are ranked again
+            self._rankings_by_rack.setdefault(rack, []).append(ranking)  # changed machines are ranked again
         return ranking
 
     def mark_machine_changed(self, machine: int, *, capacity_freed: bool) -> None:
@@ -121,15 +125,15 @@ class CandidateQueues:
 
     def invalidate_machines(self, rack: int, machines: Iterable[int], up_to_date: NeutralRanking | None = None) -> None:
         """Mark machines with new VMs, to be ranked again in all rankings of their rack except `up_to_date`."""
-        for ranking in self._machines_of.get(rack, ()):
+        for ranking in self._rankings_by_rack.get(rack, ()):
             if ranking is not up_to_date:
-                ranking.doubtful.update(machines)
+                ranking.outdated.update(machines)
 
     def invalidate_racks(self, racks: Iterable[int], up_to_date: NeutralRanking | None = None) -> None:
         """Mark racks with new VMs, to be ranked again in all rankings except `up_to_date`."""
         for ranking in self._racks.values():
             if ranking is not up_to_date:
-                ranking.doubtful.update(racks)
+                ranking.outdated.update(racks)
 
 
 class CandidateQueue:
@@ -139,31 +143,34 @@ class CandidateQueue:
     """
 
     def __init__(self, ranking: NeutralRanking, key_of: Figure, counted: VmCounts, passing: Passing) -> None:
+        """Start with the items (machines or racks) in the order of their neutral keys: as if the demand's cluster had
+        no VMs. Items move to a heap of own keys, once VMs of the cluster or pool may give them another key.
+        """
         self.ranking = ranking
-        self.front: list[int] = []
+        self.front: list[int] = []  # the items tied for the next VM, all from one group of equal keys
         self._entries = ranking.list_entries()
-        self._first = 0  # start index of the group of `front`
+        self._first = 0  # start index of the group of `front` in `_entries`
         self._next = 0  # its end index: the start of the next group
-        self._key = OWN  # key of that group
-        self._removed: list[int] = []  # items of that group that were removed
+        self._key = OWN  # key of this group
+        self._removed: list[int] = []  # items of this group that were removed
         self._skipped: list[int] = []  # entries of earlier groups that do not fit the demand
-        self._own: list[int] = []  # heap of the items ranked by their own key (see push)
-        self._rejected: list[int] = []  # from the own heap, or by `reject`
+        self._own: list[int] = []  # heap of the items ranked by their own key, as `key << INDEX_BITS | item`
+        self._rejected: list[int] = []  # items without capacity: from the own heap, or by `reject`
         self._passing = passing  # selects the items of entries that fit the demand
         self._key_of = key_of
         self._counted = counted  # items with VMs of the cluster or pool: they have a key of their own
 
     def push(self, item: int) -> None:
-        """Rank an item by its current key, not by its neutral one: it has VMs of the demand's cluster or pool, or a new
-        VM. Whether it fits the demand is checked again at the front.
+        """Rank an item by its own current key: it has VMs of the demand's cluster or pool, or a new VM. Whether it fits
+        the demand is checked once no other item has a lower key.
         """
-        if self._key != OWN:  # the item leaves its neutral group
+        if self._key != OWN:  # the item leaves its group of equal neutral keys
             self._removed.append(item)
         heappush(self._own, self._key_of(item) << INDEX_BITS | item)
 
     def reject(self, item: int) -> None:
-        """Remove an item of the front until the session ends: it has no capacity for the demand."""
-        if self._key != OWN:
+        """Remove an item tied for the next VM until the session ends: it has no capacity for the demand."""
+        if self._key != OWN:  # the item leaves its group of equal neutral keys
             self._removed.append(item)
         self._rejected.append(item)
 
@@ -208,7 +215,9 @@ class CandidateQueue:
             self._take_own_group()
 
     def _finish_group(self) -> None:
-        """Close the neutral group of the front. Its items not removed do not fit the demand: skip them."""
+        """Close the group of equal neutral keys in `_entries` that the front is from. Skip its items that were not
+        removed: they do not fit the demand.
+        """
         removed = self._removed
         if len(removed) < self._next - self._first:
             removed_items = set(removed)

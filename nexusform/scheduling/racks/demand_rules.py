@@ -58,7 +58,6 @@ def prepare_sort_keys(keys: Iterable[RankingKey], usage: Usage, demand: Demand) 
 
 def prepare_packed_sort_keys(keys: Iterable[RankingKey], usage: Usage, demand: Demand) -> PackedSortKeys:
     """Build the figures of each key for a demand and pack them into one whole number: numbers compare like the keys.
-
     Each key has a fixed number of bits, the first key the highest ones. With keys of 4 bits, the figures 3 and 1 become
     3 << 4 | 1. A key without figures is inactive: its bits are 0.
     """
@@ -182,9 +181,10 @@ def _build_rack_check(ledger: Ledger, find_rejection: RejectionCheck) -> Rejecti
 
 
 class DemandRules:
-    """Rules opened for one demand, beyond machine and capacity filters. As live as `usage`."""
+    """Ranking keys, and filters on demands and counts of VMs, for one demand. They count later VMs if `usage` does."""
 
     def __init__(self, ledger: Ledger, usage: Usage, demand: Demand, spread: RackSpread) -> None:
+        """Prepare the filters and ranking keys of the site for one demand. `usage` are the VMs that they count."""
         self.demand = demand
         self.usage = usage
         self.filters = prepare_filters(ledger, usage, demand)

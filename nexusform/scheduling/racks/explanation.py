@@ -41,6 +41,7 @@ class _ShortageContext:
 
     def can_host_when_empty(self, machine: int) -> bool:
         site = self._ledger.site
+        # A step is the effect of one more VM on a capacity, None if it does not fit.
         return site.is_open[machine] and self._steps[site.start_capacities[machine]] is not None
 
     def list_vms(self) -> Iterator[MachineVm]:
@@ -226,6 +227,7 @@ class MachineRanking:
     """
 
     def __init__(self, ledger: Ledger, demand: Demand, spread: RackSpread) -> None:
+        """Find the machines that fit in some and in all NUMA layouts, and prepare the keys to rank them."""
         self._site = ledger.site
         self._ledger = ledger
         self._demand = demand
@@ -235,10 +237,9 @@ class MachineRanking:
         self._machines = _FigureCache(demand_rules.prepare_sort_keys(self._site.profile.machine_keys, usage, demand))
 
     def find_best_excluding(self, excluded: Collection[str] = ()) -> TiedMachines:
-        """Return the best machines except the excluded ones.
-
-        A machine is best in some split if no machine that fits in every split outranks it. It is best in all splits if
-        it fits in each of them, and no machine that may fit outranks it.
+        """Return the best machines except the excluded ones. A split is a possible NUMA layout of existing VMs. A
+        machine is best in some split if no machine that fits in every split outranks it. It is best in all splits if it
+        fits in each of them, and no machine that may fit outranks it.
         """
         fitting = self._remove_excluded_machines(self._fitting, excluded)
         if len(self._always_fitting) == len(self._fitting):  # no machine depends on its split
@@ -254,7 +255,7 @@ class MachineRanking:
 
     def _select_first(self, candidates: Iterable[int], rivals: Iterable[int]) -> frozenset[str]:
         """Return the names of the candidates not outranked by a rival: best in their rack, with no better rack."""
-        if self._site.profile.weigh is not None:  # weighers rank machines only, and ignore splits
+        if self._site.profile.weigh is not None:  # weights rank machines, not racks, and need no rivals
             heaviest = demand_rules.select_heaviest_machines(self._ledger, self._demand, candidates)
             return frozenset(self._site.machines[machine].name for machine in heaviest)
         rivals_by_rack: dict[int, list[int]] = {}
@@ -284,7 +285,7 @@ class _FigureCache:
     """Ranking figures of racks or machines, each computed once."""
 
     def __init__(self, keys: Sequence[OpenKey]) -> None:
-        self._keys = [figure for _, figure in keys if figure is not None]
+        self._keys = [figure for _, figure in keys if figure is not None]  # None: 0 for every item
         self._known: dict[int, tuple[int, ...]] = {}
 
     def compute(self, item: int) -> tuple[int, ...]:
@@ -366,6 +367,7 @@ class _PossibleCapacities:
 
     def __init__(self, ledger: Ledger) -> None:
         self._capacity_table = ledger.site.capacity_table
+        # By machine with unknown cells: the numbers of its possible capacities, and those that passed all filters.
         self._all = {machine: ledger.find_split_capacities(machine).list_possible() for machine in ledger.unknown_cells}
         self._remaining = {machine: list(capacities) for machine, capacities in self._all.items()}
 
@@ -387,7 +389,9 @@ class _PossibleCapacities:
             ]
 
     def count_remaining(self, sampled: Iterable[int]) -> Interval:
-        """Count the machines that passed all filters over all NUMA layouts. `sampled` passed in the assumed one."""
+        """Return the minimum and maximum number of machines that passed all filters, over all NUMA layouts. `sampled`
+        are those that passed in the assumed layout.
+        """
         with_known_cells = sum(machine not in self._all for machine in sampled)
         # Of the machines with unknown cells, some remain in all splits, more in at least one.
         certain = sum(len(capacities) == len(self._all[machine]) for machine, capacities in self._remaining.items())

@@ -16,6 +16,7 @@ class NumberedSite:
     """Machines and racks of one site, numbered from 0; every list is indexed by one of the two."""
 
     def __init__(self, machines: Sequence[Machine]) -> None:
+        """Assign numbers to the machines in their order, and to the racks in the order of their first machine."""
         self.machines = tuple(machines)
         self.machine_index: dict[str, int] = {}  # numbers of machines by name
         self.rack_index: dict[str, int] = {}  # numbers of racks by name
@@ -54,8 +55,7 @@ class VmCounts(dict[int, int]):
         return VmCounts(self)
 
 
-# Figures by machine or rack number: a live list, live counts, or a function.
-Figures = list[int] | VmCounts | Figure
+Figures = list[int] | VmCounts | Figure  # figures by machine or rack number: a live list, live counts, or a function
 
 
 class OwnerVmCounts:
@@ -64,9 +64,9 @@ class OwnerVmCounts:
     __slots__ = ("extra_large", "machines", "racks")
 
     def __init__(self, machines: VmCounts, racks: VmCounts, extra_large: VmCounts) -> None:
-        self.machines = machines
-        self.racks = racks
-        self.extra_large = extra_large
+        self.machines = machines  # VMs by machine number
+        self.racks = racks  # VMs by rack number
+        self.extra_large = extra_large  # VMs of extra-large SKUs by machine number
 
     def copy(self) -> OwnerVmCounts:
         """Return an independent copy."""
@@ -136,15 +136,14 @@ class Share(NamedTuple):
         return self._replace(disk=0, record="")
 
 
-# Number of the empty tuple of cells: the cells of a VM are unknown.
-UNKNOWN_CELLS: Final = 0
+UNKNOWN_CELLS: Final = 0  # number of the empty tuple of cells: the cells of a VM are unknown
 
 
 class CapacityTable:
-    """Interned capacities and cell tuples of a site. They only grow."""
+    """Table of all capacities and tuples of cells on a site, by number. Each is stored once, and none is removed."""
 
     def __init__(self) -> None:
-        self.capacities: list[FreeCapacity] = []  # by number; negative figures are debts (see FreeCapacity)
+        self.capacities: list[FreeCapacity] = []  # by number; negative figures: more is taken than the machine has
         self.free_capacities: list[FreeCapacity] = []  # by number, as seen by rules: negative figures set to 0
         self._capacity_numbers: dict[FreeCapacity, int] = {}
         self.cells: list[tuple[int, ...]] = [()]  # by number, ascending; the first is UNKNOWN_CELLS
@@ -183,7 +182,6 @@ class CapacityTable:
 
     def apply_share(self, number: int, share: Share, cells: tuple[int, ...], sign: int) -> int:
         """Return the number of the capacity after a VM took (`sign` -1) or returned (+1) its share in each of `cells`.
-
         `number` is the position of the former capacity in `capacities`. vCPUs, memory and VFs change in each cell, disk
         once. A share may have a record, a text in the capacity while the VM runs. Of equal records, the last one is
         removed. Cells beyond those of the machine are ignored.

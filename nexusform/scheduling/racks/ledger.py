@@ -65,19 +65,20 @@ class Ledger:
     """
 
     def __init__(self, site: SiteTables) -> None:
+        """Create a ledger of a site without VMs. Lists have a value per machine or rack, by its number."""
         racks = len(site.rack_name)
         self.site = site
         self.capacities = site.start_capacities.copy()  # number of the free capacity of each machine
         self.memory = [0] * len(site.machines)  # used MiB of each machine
         self.extra_large = [0] * len(site.machines)  # VMs of extra large SKUs on each machine
-        # VMs by machine for weighers, and those placed by this plan: sessions do not count them.
+        # VMs by machine, and those placed by this plan. Only weighers read both, and weighers exclude pool sessions.
         self.machine_vms = VmCounts()
         self.new_vms = VmCounts()
         self.rack_vms = [0] * racks
         self.rack_memory = [0] * racks
         self.clusters: dict[str, OwnerVmCounts] = {}
-        self.pools: dict[tuple[str, str], OwnerVmCounts] = {}
-        self.unknown_cells: dict[int, UnknownCellVms] = {}
+        self.pools: dict[tuple[str, str], OwnerVmCounts] = {}  # by cluster and pool
+        self.unknown_cells: dict[int, UnknownCellVms] = {}  # by machine, only machines with such VMs
         self._own: set[int] = set()  # ids of the counts not shared with a copy
         # VMs: older layers are shared with copies and never written; `records` and `numbers` belong to this ledger.
         self.records: list[int] = []
@@ -107,7 +108,7 @@ class Ledger:
         ledger.clusters = self.clusters.copy()
         ledger.pools = self.pools.copy()
         ledger.unknown_cells = {machine: unknown_vms.copy() for machine, unknown_vms in self.unknown_cells.items()}
-        ledger._own = set()  # noqa: SLF001 - a twin of the same class
+        ledger._own = set()  # noqa: SLF001 - an object of the same class
         ledger.records, ledger.numbers = [], []
         ledger._layers, ledger._starts = self._layers, self._starts  # noqa: SLF001 - as above
         ledger._first = self._first  # noqa: SLF001 - as above
@@ -115,9 +116,8 @@ class Ledger:
         return ledger
 
     def _get_writable_counts(self, counts: dict[_Owner, OwnerVmCounts], owner: _Owner) -> OwnerVmCounts:
-        """Return the counts of a cluster or pool (an entry of `counts`) to be changed.
-
-        After `copy`, two ledgers share their counts. The first change in either of them replaces them by a copy there.
+        """Return the counts of a cluster or pool (an entry of `counts`) to be changed. After `copy`, two ledgers share
+        their counts. The first change in either of them replaces them by a copy there.
         """
         tally = counts.get(owner, NO_VMS)
         if id(tally) not in self._own:
@@ -152,7 +152,7 @@ class Ledger:
         unknown too, so it is recorded without them; the assumed cells hold its capacity.
         """
         record = _unpack_record(packed, number)
-        handle = self.write(packed - record.cells + UNKNOWN_CELLS, number)
+        handle = self.write(packed - record.cells + UNKNOWN_CELLS, number)  # the lowest bits are the cells
         table, unknown_vms = self.site.capacity_table, self.unknown_cells[record.machine]
         # The VM is already counted in the assumed layout. Of its resources only the disk is known to be taken.
         disk = self.site.shapes[record.shape].share._replace(cells=0, cpus=0, memory=0, vfs=0)
@@ -206,17 +206,17 @@ class Ledger:
         return record
 
     def find_split_capacities(self, machine: int) -> SplitCapacities:
-        """Return the possible capacities of a machine with unknown cells."""
+        """Return the possible capacities of a machine: one per layout of its VMs in unknown NUMA cells."""
         unknown_vms = self.unknown_cells[machine]
         shares = tuple(sorted(self.site.shapes[shape].share for shape in unknown_vms.shapes.values()))
         return self.site.find_splits(unknown_vms.known_capacity, shares)
 
     def choose_cell_splits(self, choice: SplitChoice) -> list[int]:
-        """Choose a split (assumed NUMA layout) for every machine with a stale one. Return these machines by number."""
+        """Choose a split (assumed NUMA layout) for every machine that needs a new one. Return the numbers of these."""
         stale = [machine for machine, unknown_vms in self.unknown_cells.items() if unknown_vms.is_stale]
         for machine in stale:
             site, unknown_vms = self.site, self.unknown_cells[machine]
-            # By share, as in the splits of the machine.
+            # Sorted by share: a split has the cells of the VMs in this order.
             handles = sorted(unknown_vms.shapes, key=lambda handle: site.shapes[unknown_vms.shapes[handle]].share)
             split_capacities = self.find_split_capacities(machine)
             cells = self._choose_cells(machine, choice, handles, split_capacities)

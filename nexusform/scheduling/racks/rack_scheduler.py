@@ -54,6 +54,7 @@ class RackScheduler:
         ledger: Ledger | None = None,
         profile: SchedulerProfile | None = None,
     ) -> None:
+        """Create a scheduler without VMs, or for those in `ledger`. The default placement rule (`profile`) is Nexus."""
         self.spread = spread
         self.seed = seed  # of tie-breaks, the number of the sample if `is_sample`
         self.is_sample = is_sample
@@ -68,7 +69,7 @@ class RackScheduler:
 
     def copy(self, sample: int | None = None, split_choice: SplitChoice | None = None) -> RackScheduler:
         """Return an independent copy, with the number of a sample or another choice of NUMA layouts if given."""
-        self._close_session()  # its counts are valid only until the ledger is copied
+        self._close_session()  # of successive VMs of a pool: its counts are valid only until the ledger is copied
         ledger = self._ledger.copy()
         if split_choice is not None and split_choice != self.split_choice:
             for unknown_vms in ledger.unknown_cells.values():
@@ -100,7 +101,7 @@ class RackScheduler:
         placed_vm = self.try_place(demand)
         if placed_vm is not None:
             return placed_vm
-        session = self._session
+        session = self._session  # for successive VMs of one pool; None: a VM was placed alone
         if session is not None and session.shortage is not None:
             return session.shortage  # the reason holds for all later VMs of the pool
         from nexusform.scheduling.racks.explanation import find_shortage
@@ -164,8 +165,8 @@ class RackScheduler:
 
     def count_free_slots(self, demand: Demand, known_counts: dict[Hashable, Interval] | None = None) -> Interval:
         """Count how many more VMs like this one fit on the site: the minimum and maximum over all layouts of VMs in
-        unknown cells. `known_counts` collects the counts of several calls, by all facts read of a demand. Callers drop
-        it once a VM is added or removed.
+        unknown cells. `known_counts` keeps the counts for further calls, so that equal demands are counted once. It is
+        valid until a VM is added or removed.
         """
         self._choose_missing_splits()
         key = self._build_count_key(demand)
@@ -228,7 +229,7 @@ class RackScheduler:
             for machine in machines:
                 if passes is not None and not passes(machine):
                     continue
-                if machine in ledger.unknown_cells:  # its splits leave different capacities
+                if machine in ledger.unknown_cells:  # its possible NUMA layouts leave different capacities
                     interval = ledger.find_split_capacities(machine).count(shape)
                     minimum += interval.minimum
                     maximum += interval.maximum
@@ -380,7 +381,7 @@ class RackScheduler:
     def _open_session(self, demand: Demand) -> PoolPlacementSession | None:
         """Open a session for the pool of the demand; None if its rules need a scan of every machine."""
         if demand.last_resort is not None or self.profile.weigh is not None:
-            return None  # sessions keep rankings, without exceptions and weights
+            return None  # the rankings kept by a session include no last resort and no weights
         usage = self._ledger.get_live_usage(demand.vm.owner, demand.vm.pool)
         rules = demand_rules.DemandRules(self._ledger, usage, demand, self.spread)
         if not rules.may_use_session():
@@ -404,7 +405,7 @@ class RackScheduler:
 
     def _choose_missing_splits(self) -> None:
         """Choose the layouts of VMs in unknown NUMA cells before capacities are read: the chosen layout may leave more
-        capacity. Closes the session, because it keeps old capacities.
+        capacity. Close the session (for successive VMs of a pool), because it keeps old capacities.
         """
         self._close_session()
         for machine in self._ledger.choose_cell_splits(self.split_choice):
@@ -421,7 +422,7 @@ def _fill(scheduler: RackScheduler, demand: Demand) -> VmCounts:
     racks = {name: number for number, name in enumerate(scheduler.racks)}
     counts = VmCounts()
     for number in count():
-        vm = replace(demand.vm, number=f"{demand.vm.number}+{number}")
+        vm = replace(demand.vm, number=f"{demand.vm.number}+{number}")  # different from every real number
         handle_and_placement = scheduler.try_place(replace(demand, vm=vm))
         if handle_and_placement is None:
             break

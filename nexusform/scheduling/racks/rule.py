@@ -21,7 +21,7 @@ CapacityCheck = Callable[[FreeCapacity], str | None]
 
 
 class RankedItemKind(StrEnum):
-    """Kind of the numbers of a rule."""
+    """Kind of items with the numbers read by a rule."""
 
     MACHINE = "machine"
     RACK = "rack"

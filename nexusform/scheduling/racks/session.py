@@ -76,7 +76,7 @@ class PoolPlacementSession:
         )
 
     def place(self, number: int | str) -> int:
-        """Place and count the VM with this number. Return its packed record (see the ledger), NOWHERE if none fits."""
+        """Place and count a VM. Return its pool, SKU, machine and cells packed in one number, NOWHERE if none fits."""
         racks, capacities = self._rack_queue, self._capacities
         while True:
             tied_racks = racks.front or racks.list_tied_items()  # the front: items known to tie for the next VM
@@ -131,7 +131,7 @@ class PoolPlacementSession:
     def _open_queue(self, rack: int) -> CandidateQueue:
         """Open the queue of a rack's machines for the rest of the session."""
         ranking = self._queues.rank_machines(self._neutral_keys, rack)
-        # Without VMs of the cluster on the rack, all machines keep their neutral keys.
+        # Without VMs of the cluster on the rack, all its machines have neutral keys: those of a cluster without VMs.
         counted = self._machines_counted if self._usage.cluster.racks[rack] else NO_COUNTS
         queue = self._machine_queues[rack] = CandidateQueue(ranking, self._machine_key, counted, self._passing)
         return queue
@@ -153,16 +153,15 @@ class PoolPlacementSession:
 
     def close(self) -> None:
         """Return racks and machines to the shared rankings. Those with new VMs are ranked again there."""
-        queues = self._queues
+        queues = self._queues  # `release_items` ranks the items in the ranking of their own queue
         queues.invalidate_racks(self._rack_queue.release_items(), up_to_date=self._rack_queue.ranking)
         for rack, queue in self._machine_queues.items():
             queues.invalidate_machines(rack, queue.release_items(), up_to_date=queue.ranking)
 
 
 def _build_machine_selection(capacities: list[int], steps: CapacitySteps, passes: Passes | None) -> Passing:
-    """Build a function to select machines from sorted entries: one more VM fits on them, and they pass the filters.
-
-    An entry has the machine number in its lowest bits (INDEX_MASK), below its sort key. `capacities` has the capacity
+    """Build a function to select machines from sorted entries: one more VM fits on them, and they pass the filters. An
+    entry has the machine number in its lowest bits (INDEX_MASK), below its sort key. `capacities` has the capacity
     number of each machine, and `steps` the effect of one more VM on a capacity, None if it does not fit.
     """
     if passes is None:

@@ -25,7 +25,7 @@ SKU_MASK = (1 << SKU_BITS) - 1
 
 
 class CapacityStep(NamedTuple):
-    """Effect of one more VM of a shape on a capacity: its cells (an id) and the remaining capacity."""
+    """Effect of one more VM of a SKU on a capacity: the numbers of its cells and of the remaining capacity."""
 
     cells: int
     capacity: int
@@ -37,13 +37,14 @@ class CapacitySteps(dict[int, CapacityStep | None]):
     __slots__ = ("_capacity_table", "_checks", "_share")
 
     def __init__(self, capacity_table: CapacityTable, sku: VmSku, filters: Sequence[Filter]) -> None:
+        """Start without steps. A step is the effect of one more VM of the SKU on a capacity, by its number."""
         super().__init__()
         self._capacity_table = capacity_table
         self._share = Share.compute(sku)
         self._checks = [rule.build_check(sku) for rule in filters if isinstance(rule, CapacityFilter)]
 
     def __missing__(self, number: int) -> CapacityStep | None:
-        step = self[number] = self._compute_capacity_after_vm(number)
+        step = self[number] = self._compute_capacity_after_vm(number)  # at the first use of this capacity number
         return step
 
     def count(self, number: int) -> int:
@@ -146,13 +147,13 @@ class SplitCapacities:
         )
 
     def _count_maximum(self, cells: FreeCells, shapes: Sequence[VmShape]) -> tuple[int, ...]:
-        """Count how many VMs of each SKU fit alone in a split (NUMA layout), with the better case of its VFs."""
+        """Count how many VMs of each SKU fit alone in a split (NUMA layout), in the best case of free VFs per cell."""
         capacities = [self._get_capacity_number(cells, vfs) for vfs in self._free_vfs]
         return tuple(max(shape.steps.count(capacity) for capacity in capacities) for shape in shapes)
 
 
 class VmShape:
-    """Internal form of a VM SKU."""
+    """VM SKU of a site: its number there, and figures for placement."""
 
     __slots__ = ("is_extra_large", "memory", "number", "share", "sku", "steps")
 
@@ -162,7 +163,7 @@ class VmShape:
         self.share = Share.compute(sku)
         self.memory = sku.memory_mib
         self.is_extra_large = sku.extra_large
-        self.steps = steps
+        self.steps = steps  # the effect of one more VM on each capacity
 
 
 class SiteTables(NumberedSite):
@@ -171,6 +172,7 @@ class SiteTables(NumberedSite):
     """
 
     def __init__(self, machines: Sequence[Machine], profile: profiles.SchedulerProfile | None = None) -> None:
+        """Assign numbers to machines and racks, and prepare the tables shared by all schedulers of the site."""
         super().__init__(machines)
         self.profile = profile or profiles.NEXUS
         self.demand_filters = [rule for rule in self.profile.filters if isinstance(rule, DemandFilter | CountFilter)]
@@ -193,7 +195,7 @@ class SiteTables(NumberedSite):
 
     def get_shape(self, sku: VmSku) -> VmShape:
         """Return the shape of a SKU: its figures for placement, and its number. Equal SKUs share a shape."""
-        _, shape = self._shape_by_id.get(id(sku), (sku, None))
+        _, shape = self._shape_by_id.get(id(sku), (sku, None))  # by identity: faster than by value
         if shape is not None:
             return shape
         shape = self._shape_by_sku.get(sku)

@@ -133,7 +133,7 @@ def _build_lint_pool(
     """
     instance = vms.instance
     vm_keys = {number: (pool.pool, number) for number in pool.numbers}  # placements are by pool and number
-    newly_placed = vms.placements.tokens.keys()  # keys of the VMs placed by this plan
+    newly_placed = vms.placements.new_handles.keys()  # keys of the VMs placed by this plan
     new_numbers = tuple(number for number, key in vm_keys.items() if everything or key in newly_placed)
     span = zones_span = None
     if instance.prepared is not None:  # the object is configured

@@ -321,7 +321,7 @@ class Run(Struct):
         findings: list[Diagnostic] = []
         # The rules are about pools with a count and VMs placed by this plan.
         objects = result.objects.values()
-        has_pools_to_lint = any(pool.count_path for vms in objects if vms.placements.tokens for pool in vms.pools)
+        has_pools_to_lint = any(pool.count_path for vms in objects if vms.placements.new_handles for pool in vms.pools)
         if has_pools_to_lint and not result.plan.errored:
             from nexusform.workflow.opening.linting import lint_plan
 

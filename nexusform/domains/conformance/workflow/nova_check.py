@@ -111,7 +111,7 @@ class _NovaSiteReplay:
             token: (str(address), vms.placements.vms[key])  # address and planned VM
             for address, vms in result.objects.items()
             if vms.request.site is site
-            for key, token in vms.placements.tokens.items()
+            for key, token in vms.placements.new_handles.items()
         }
         vms = site.base.list_vms()  # before the plan
         # The servers by name: before the plan, and before the next request (changed below).

@@ -42,7 +42,6 @@ def _build_cell_capacity_check(sku: VmSku) -> CapacityCheck:
         if fitting >= needed:  # it fits
             return None
         if needed == 1:
-            # Describe the shortage for a VM that needs one cell.
             max_cpus, max_memory = max(capacity.cpus, default=0), max(capacity.memory, default=0)
             if max_memory < sku.memory_mib:
                 return f"no cell of {sku.memory_gib:g} GiB left (most: {convert_to_gib(max_memory):g})"
@@ -57,7 +56,7 @@ def _build_cell_capacity_check(sku: VmSku) -> CapacityCheck:
 
 def _describe_fits_remaining(demand: Demand, remaining: Interval, _before: Interval) -> str:
     cells_needed = "a free cell" if demand.sku.numa_cells == 1 else "enough free cells"
-    return f"{remaining} have {cells_needed} of that size"
+    return f"{remaining} have {cells_needed} of that size"  # remaining machines, such as "12"
 
 
 def _describe_fits_shortage(context: ShortageContext) -> str:
@@ -141,7 +140,7 @@ def _build_virtual_function_check(sku: VmSku) -> CapacityCheck:
 
 
 def _describe_vfs_remaining(demand: Demand, remaining: Interval, before: Interval) -> str:
-    return f"{remaining} have the VFs" if demand.sku.vfs and remaining != before else ""
+    return f"{remaining} have the VFs" if demand.sku.vfs and remaining != before else ""  # "": none is rejected
 
 
 def _describe_vfs_shortage(context: ShortageContext) -> str:

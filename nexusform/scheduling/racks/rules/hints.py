@@ -66,7 +66,7 @@ def _describe_violated_hints(_demand: Demand, count: int) -> str:
 
 
 def _describe_machines_meeting_hints(demand: Demand, remaining: Interval, _before: Interval) -> str:
-    return f"{len(demand.hints)} leave {remaining}" if demand.hints else ""
+    return f"{len(demand.hints)} leave {remaining}" if demand.hints else ""  # hints and machines: "2 leave 12"
 
 
 def _describe_shortage(context: ShortageContext) -> str:

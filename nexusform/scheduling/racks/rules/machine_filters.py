@@ -74,7 +74,7 @@ HARDWARE = CapacityFilter(
 
 
 def _build_disk_check(sku: VmSku) -> CapacityCheck:
-    """Build a check of a capacity: its missing disk, or None if there is enough."""
+    """Build a check of a capacity for a VM of the SKU: a text about missing disk, None if there is enough."""
     needed = sku.disk_gib
 
     def find_rejection(capacity: FreeCapacity) -> str | None:

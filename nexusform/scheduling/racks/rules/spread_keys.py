@@ -11,29 +11,25 @@ def _format_vm_count(count: int) -> str:
     return "1 VM" if count == 1 else f"{count} VMs"
 
 
-# VMs of the cluster on the rack: the first key under rack_spread = "cluster".
-RACK_CLUSTER_VMS = RankingKey(
+RACK_CLUSTER_VMS = RankingKey(  # VMs of the cluster on the rack: the first key under rack_spread = "cluster"
     rule="rack_spread",
     build_figures=lambda usage, _demand: usage.cluster.racks,
     describe=lambda demand, count: f"{_format_vm_count(count)} of {demand.vm.cluster}",
     dependence=KeyDependence.CLUSTER,
 )
-# VMs of the pool on the rack.
-RACK_POOL_VMS = RankingKey(
+RACK_POOL_VMS = RankingKey(  # VMs of the pool on the rack
     rule="rack_spread",
     build_figures=lambda usage, _demand: usage.pool.racks,
     describe=lambda demand, count: f"{_format_vm_count(count)} of {demand.vm.pool}",
     dependence=KeyDependence.POOL,
 )
-# VMs of any owner on the rack.
-RACK_ALL_VMS = RankingKey(
+RACK_ALL_VMS = RankingKey(  # VMs of any owner on the rack
     rule="rack_spread",
     build_figures=lambda usage, _demand: usage.rack_vms,
     describe=lambda _demand, count: _format_vm_count(count),
     dependence=KeyDependence.NONE,
 )
-# MiB used by VMs on the rack.
-RACK_MEMORY_USED = RankingKey(
+RACK_MEMORY_USED = RankingKey(  # MiB used by VMs on the rack
     rule="rack_spread",
     build_figures=lambda usage, _demand: usage.rack_memory,
     describe=lambda _demand, mib: f"{convert_to_gib(mib):,} GiB",
@@ -47,22 +43,19 @@ def _describe_vms_of_owner(vms: int, name: str) -> str:
     return f"{_format_vm_count(vms)} of {name}" if vms else f"no VM of {name}"
 
 
-# VMs of the cluster on the machine.
-MACHINE_CLUSTER_VMS = RankingKey(
+MACHINE_CLUSTER_VMS = RankingKey(  # VMs of the cluster on the machine
     rule="machine_spread",
     build_figures=lambda usage, _demand: usage.cluster.machines,
     describe=lambda demand, vms: _describe_vms_of_owner(vms, demand.vm.cluster),
     dependence=KeyDependence.CLUSTER,
 )
-# VMs of the pool on the machine.
-MACHINE_POOL_VMS = RankingKey(
+MACHINE_POOL_VMS = RankingKey(  # VMs of the pool on the machine
     rule="machine_spread",
     build_figures=lambda usage, _demand: usage.pool.machines,
     describe=lambda demand, vms: _describe_vms_of_owner(vms, demand.vm.pool),
     dependence=KeyDependence.POOL,
 )
-# MiB used by VMs on the machine.
-MACHINE_MEMORY_USED = RankingKey(
+MACHINE_MEMORY_USED = RankingKey(  # MiB used by VMs on the machine
     rule="machine_spread",
     build_figures=lambda usage, _demand: usage.memory,
     describe=lambda _demand, mib: f"{convert_to_gib(mib):,} GiB",

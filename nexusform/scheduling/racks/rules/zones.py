@@ -26,7 +26,7 @@ def _build_allowed_zone_check(layout: NumberedSite, demand: Demand) -> Rejection
 def _describe_machines_in_allowed_zones(demand: Demand, remaining: Interval, _before: Interval) -> str:
     if demand.zones is None:
         return f"all; {remaining} stay"
-    return f"{{{', '.join(sorted(demand.zones))}}} leave {remaining}"
+    return f"{{{', '.join(sorted(demand.zones))}}} leave {remaining}"  # zones and machines: "{1, 2} leave 12"
 
 
 def _describe_shortage(context: ShortageContext) -> str:

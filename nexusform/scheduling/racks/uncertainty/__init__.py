@@ -1,7 +1,6 @@
 """Uncertainty of placements: ties that other seeds break otherwise, and unknown cells."""
 
-# Public names of the package, by module.
-PUBLIC = {
+PUBLIC = {  # public names of the package, by module
     "certainty": (
         "compute_default_runs MIN_RUNS MAX_RUNS Operation PoolCertainty repeat_with_samples run_operations "
         "OccupyOperation Token PlaceOperation ReleaseOperation"

@@ -92,7 +92,9 @@ MAX_PLACEMENTS = 200_000
 
 
 def compute_default_runs(vms: int) -> int:
-    """Return how often to repeat a plan of this many VMs: MAX_RUNS times, or less often for large plans."""
+    """Return how often to repeat a plan of this many VMs: MAX_RUNS times, or less often for large plans. If a plan is
+    too large even for MIN_RUNS, return 0.
+    """
     if vms <= 0:
         return 0
     runs = min(MAX_RUNS, MAX_PLACEMENTS // vms)

@@ -13,8 +13,7 @@ from typing import Final, NamedTuple, TypeAlias, TypeVar
 from nexusform.scheduling.racks.layout import FreeCapacity, Share
 from nexusform.scheduling.racks.vms import Interval, VmSku, convert_to_gib
 
-# Free resources of each cell: vCPUs and MiB.
-FreeCells: TypeAlias = tuple[tuple[int, int], ...]
+FreeCells: TypeAlias = tuple[tuple[int, int], ...]  # free resources of each cell: vCPUs and MiB
 Cells: TypeAlias = tuple[int, ...]
 
 
@@ -65,19 +64,18 @@ class CellSplits:
         """Enumerate the splits (assignments to cells) of VMs with `shares`. `base`: the cells left by other VMs."""
         self.shares = shares
         self._base = base
-        positions: dict[tuple[int, int], list[int]] = {}  # cells by their free capacity
+        cells_by_capacity: dict[tuple[int, int], list[int]] = {}
         for cell, free_cell in enumerate(base):
-            positions.setdefault(free_cell, []).append(cell)
-        self._equal_cells = [cells for cells in positions.values() if len(cells) > 1]
+            cells_by_capacity.setdefault(free_cell, []).append(cell)
+        self._equal_cells = [cells for cells in cells_by_capacity.values() if len(cells) > 1]
         self._layers = list(self._enumerate())  # splits of the first 0, 1, 2 ... VMs; too few if there are too many
         self.is_known = len(self._layers) == len(shares) + 1
         self.legal_splits: tuple[FreeCells, ...] = tuple(sorted(self._layers[-1])) if self.is_known else ()
 
     def _enumerate(self) -> Iterator[_Layer]:
-        """Yield the splits of no VM, of the first VM, of the first two, and so on. End early if there are too many.
-
-        A layer has all splits of as many VMs. Each split has its predecessor (without the last VM) and the cells of
-        the last VM, so an assignment can be read backwards from any split.
+        """Yield the splits of no VM, of the first VM, of the first two, and so on. End early if there are too many. A
+        layer has all splits of as many VMs. Each split has its predecessor (without the last VM) and the cells of the
+        last VM, so an assignment can be read backwards from any split.
         """
         layer: _Layer = {self._base: (self._base, ())}
         yield layer
@@ -96,7 +94,7 @@ class CellSplits:
             yield layer
 
     def _list_choices(self, split: FreeCells, share: Share) -> Iterator[Cells]:
-        """Yield the possible cells of a share. Of equal cells, only the first ones are chosen."""
+        """Yield the possible cells of a share; `split` is the free capacity of each. Of equal ones, the first count."""
         equal_cells: dict[tuple[tuple[int, int], tuple[int, int]], list[int]] = {}  # by capacity at first and now
         for cell, (cpus, memory) in enumerate(split):
             if cpus >= share.cpus and memory >= share.memory:
@@ -114,10 +112,9 @@ class CellSplits:
         return tuple(cells)
 
     def sample_cells(self, prefix: str, vm_names: Iterable[str]) -> tuple[Cells, ...] | None:
-        """Return the cells of each share in a random split; None without a split, or if none is found.
-
-        Random: the split with the lowest digest of `prefix` (it has the number of the sample) and the split as text.
-        `vm_names` are in the order of `shares`. They are read only if there are too many splits to enumerate.
+        """Return the cells of each share in a random split; None without a split, or if none is found. Random: the
+        split with the lowest digest of `prefix` (it has the number of the sample) and the split as text. `vm_names` are
+        in the order of `shares`. They are read only if there are too many splits to enumerate.
         """
         if not self.is_known:  # search one assignment, with VMs and cells in the order of their digests
             vm_digests = [_compute_digest(f"{prefix}{name}") for name in vm_names]
@@ -163,7 +160,7 @@ class CellSplits:
         for layer in reversed(self._layers[1:]):
             split, cells = layer[split]
             steps.append(cells)
-        # Every step sorted equal cells, so its numbers are positions: repeat the steps with the numbers of the cells.
+        # Each step sorted equal cells, so its `cells` are positions after sorting. Repeat the steps with cell numbers.
         numbered = [(*free, number) for number, free in enumerate(self._base)]
         chosen: list[Cells] = []
         for share, cells in zip(self.shares, reversed(steps), strict=True):
@@ -209,7 +206,7 @@ def _compute_digest(text: str) -> bytes:
     return blake2b(text.encode(), digest_size=8).digest()
 
 
-# Returns the cells of a machine in the order in which a VM tries them.
+# Sorts the cells of a machine, given their free capacity: a VM tries the first one first.
 _Ranked: TypeAlias = Callable[[FreeCells], Sequence[int]]
 
 
@@ -217,6 +214,7 @@ class _SplitSearch:
     """Search for one legal assignment, VM by VM in this `order` (positions in `shares`), with backtracking."""
 
     def __init__(self, base: FreeCells, shares: Sequence[Share], order: Sequence[int], ranked: _Ranked) -> None:
+        """Prepare a search. `order` are the positions of VMs in `shares`, `ranked` sorts the cells, preferred first."""
         self._shares = shares
         self._order = order
         self._ranked = ranked
@@ -247,7 +245,7 @@ class _SplitSearch:
         return None
 
     def _list_choices(self, split: FreeCells, index: int) -> Iterator[Cells]:
-        """Yield the possible cells of the VM at this index of the order, preferred cells first."""
+        """Yield possible cells of the VM at `index` of the order, preferred first. `split`: free capacity of each."""
         share = self._shares[self._order[index]]
         fitting = []
         for cell in self._ranked(split):
@@ -259,10 +257,9 @@ class _SplitSearch:
 
 def compute_bounds(capacity: FreeCapacity, shares: Sequence[Share], share: Share) -> Interval:
     """Return bounds of the number of VMs of one size (`share`) fitting on a machine with too many layouts to count. VMs
-    with `shares` run there in unknown cells; `capacity` is left by the others, but its disk by all VMs.
-
-    The bounds are safe, but not exact. A part is the share of a VM in one cell. For the maximum, VMs in unknown cells
-    take from the machine as a whole, not from single cells. For the minimum, each blocks as many parts as it can.
+    with `shares` run there in unknown cells; `capacity` is left by the others, but its disk by all VMs. The bounds are
+    safe, but not exact. A part is the share of a VM in one cell. For the maximum, VMs in unknown cells take from the
+    machine as a whole, not from single cells. For the minimum, each blocks as many parts as it can.
     """
     cells = list(zip(capacity.cpus, capacity.memory, strict=True))
     maximum_parts = sum(_count_cell_parts(share, cpus, memory) for cpus, memory in cells)
