@@ -1,7 +1,6 @@
 """Backends that store state. registry.py lists them."""
 
-# Public names of the package, by module.
-PUBLIC = {
+PUBLIC = {  # public names of the package, by module
     "registry": (
         "BACKENDS BackendDefinition build_required_setting build_setting build_size_problem check_deletable "
         "check_name DEFAULT_WORKSPACE Directories MAXIMUM_LOCK_SIZE MAXIMUM_SIZE require_backend_package"

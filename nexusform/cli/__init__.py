@@ -1,7 +1,6 @@
 """Command line, with a module per command. No other package prints to the screen."""
 
-# Public names of the package, by module.
-PUBLIC = {
+PUBLIC = {  # public names of the package, by module
     "report_output": (
         "Answer PlanFileAnswerFlags AnswerFormatFlags is_document write_answer StateComparison COMPARISON_SOURCES"
     ),

@@ -1,7 +1,6 @@
 """Conversion of files to a checked Configuration. Only loader.py reads files."""
 
-# Public names of the package, by module.
-PUBLIC = {
+PUBLIC = {  # public names of the package, by module
     "body_preparation": "build_prepared_body build_prepared_resource PreparedBody",
     "literal_edits": "apply_literal_edits build_literal_edit TextEdit",
     "loader": (

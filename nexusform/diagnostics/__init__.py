@@ -1,7 +1,6 @@
 """Diagnostics: errors, warnings and notes with source positions, ids and levels."""
 
-# Public names of the package, by module.
-PUBLIC = {
+PUBLIC = {  # public names of the package, by module
     "diagnostic": (
         "build_diagnostic build_error build_warning convert_problem build_development_file_error Diagnostic "
         "DiagnosticsError extract_suggested_name find_nearest_name find_nearest_names get_text_line has_errors "

@@ -1,7 +1,6 @@
 """Foreign documents as text with positions, for all readers of such documents."""
 
-# Public names of the package, by module.
-PUBLIC = {
+PUBLIC = {  # public names of the package, by module
     "field_validation": "validate_value FieldKind RuleViolation Rule FieldShape validate_value_size",
     "scalars": "list_scalars OMITTED parse_integer replace_scalars",
     "times": "parse_duration parse_time format_time",

@@ -1,7 +1,6 @@
 """Encryption at rest of state, journal and plan files."""
 
-# Public names of the package, by module.
-PUBLIC = {
+PUBLIC = {  # public names of the package, by module
     "document_cipher": "PLAN read_encryption_purpose DocumentCipher EncryptedBackend",
     "key_providers": "EncryptionProblem",
     "signatures": "check_signature sign_digest sign_statement check_statement",

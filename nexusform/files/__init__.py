@@ -1,7 +1,6 @@
 """Files and log: regular files only, durable writes."""
 
-# Public names of the package, by module.
-PUBLIC = {
+PUBLIC = {  # public names of the package, by module
     "external_files": "explain_untrusted_file find_untrusted_files is_untrusted_path list_command_files",
     "native_output": "discard_native_output",
     "run_log": "log_duration log_event start_log",

@@ -1,7 +1,6 @@
 """Interfaces to resource types, providers, files, clocks and state storage."""
 
-# Public names of the package, by module.
-PUBLIC = {
+PUBLIC = {  # public names of the package, by module
     "plugins": (
         "CaptureProvider ChangeRequest ChangeResult ChangeValidatingProvider Clock DataResult "
         "DryRunProvider "

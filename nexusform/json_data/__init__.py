@@ -1,7 +1,6 @@
 """Plain JSON data: conversion from and to values, and records as JSON documents."""
 
-# Public names of the package, by module.
-PUBLIC = {
+PUBLIC = {  # public names of the package, by module
     "plain_data": (
         "ConversionProblem convert_number convert_to_plain convert_to_value format_path get_list get_mapping get_part "
         "get_text get_value_at_path has_unknown_part is_fraction list_mappings list_objects list_refinements "

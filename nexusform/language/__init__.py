@@ -1,7 +1,6 @@
 """Conversion of text to syntax trees and values. Independent of resources, state and plans."""
 
-# Public names of the package, by module.
-PUBLIC = {
+PUBLIC = {  # public names of the package, by module
     "body_decoding": "BodySchema decode_body BodyContent decode_attributes get_first_character_span",
     "for_expressions": "list_key_value_pairs",
     "type_conversion": "convert_value describe_problem remove_optional_attributes",

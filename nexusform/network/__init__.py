@@ -1,7 +1,6 @@
 """Clients of servers: limits, errors by kind, and transports."""
 
-# Public names of the package, by module.
-PUBLIC = {
+PUBLIC = {  # public names of the package, by module
     "azure_identity": "create_configured_identity get_setting",
     "api_client": "ApiResponse ApiClient ApiRequest build_token_auth StreamRejected",
     "read_limits": "CONNECT_SECONDS PageLimits ReadByteLimit parse_json",

@@ -1,7 +1,6 @@
 """Kinds of placements: VMs, known to the engine, and those of domains."""
 
-# Public names of the package, by module.
-PUBLIC = {
+PUBLIC = {  # public names of the package, by module
     "placement_kind": (
         "format_location_briefly get_kind_order KINDS MAPS MAXIMUM_NAMES get_kind_noun get_location_classes "
         "build_location_document format_location_text PlacementKind get_kind_title VM"

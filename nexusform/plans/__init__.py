@@ -1,7 +1,6 @@
 """Plans: records, effects, totals, capacity, limits and the plan file. No decisions are made here."""
 
-# Public names of the package, by module.
-PUBLIC = {
+PUBLIC = {  # public names of the package, by module
     "maintenance": (
         "compute_quorum describe_stopped_vms DrainObstacles EvacuatedVm PlannedMachineAction PoolNodeRecreation "
         "select_stopped_vms Upgrade"

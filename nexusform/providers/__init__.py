@@ -1,7 +1,6 @@
 """Providers that execute steps. registry.py lists them."""
 
-# Public names of the package, by module.
-PUBLIC = {
+PUBLIC = {  # public names of the package, by module
     "kubeconfig": (
         "ExecPluginProblem TRUSTED KubernetesAccount KubeconfigTrust KubeconfigProblem read_pod_account "
         "build_api_client read_account"

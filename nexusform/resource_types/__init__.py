@@ -1,7 +1,6 @@
 """Resource types: one file per type, named as in HCL; registry.py lists them."""
 
-# Public names of the package, by module.
-PUBLIC = {
+PUBLIC = {  # public names of the package, by module
     "kubelet_block": "KUBELET_BLOCK build_kubelet check_kubelet",
     "machine_facts": (
         "get_default_facts EXPORTED_FACTS find_unschedulable_reasons find_health_reasons find_observed_reasons "

@@ -1,7 +1,6 @@
 """Addresses of resources, and the graph of their dependencies."""
 
-# Public names of the package, by module.
-PUBLIC = {
+PUBLIC = {  # public names of the package, by module
     "address": (
         "Address AddressPattern AddressProblem compute_address_order compute_key_sort_key ConfigAddress "
         "format_module Key Mode MODE_KEYWORDS MODE_PREFIXES MODES OTHER_MODES ModulePath ModulePathStep "

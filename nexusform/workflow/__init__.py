@@ -2,8 +2,7 @@
 it; other operations have a module each. Nothing is printed here.
 """
 
-# Public names of the package, by module.
-PUBLIC = {
+PUBLIC = {  # public names of the package, by module
     "lint_advice": "LintAdvice find_advice",
     "expression_console": "ExpressionConsole is_unfinished open_console",
     "object_explanation": "explain_object Explanations VmExplanation",

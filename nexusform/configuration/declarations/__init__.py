@@ -1,7 +1,6 @@
 """Declarations of a configuration: its blocks as records, its limits, its constants."""
 
-# Public names of the package, by module.
-PUBLIC = {
+PUBLIC = {  # public names of the package, by module
     "configuration": (
         "AnyBody Check Condition Configuration DEFAULT_PROVIDER Encryption EncryptionTarget ImportBlock "
         "KeyProviderBlock Lifecycle MethodName Module ModuleCall Output ProviderBlock ResourceBlock Settings Variable"

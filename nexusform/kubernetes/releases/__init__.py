@@ -1,7 +1,6 @@
 """Versions of Kubernetes: upgrades and availability."""
 
-# Public names of the package, by module.
-PUBLIC = {
+PUBLIC = {  # public names of the package, by module
     "kubernetes_versions": (
         "ABANDONED describe_abandoned_cluster determine_upgrade_kind explain_skipped_versions find_upgrade_hops "
         "find_availability_end has_etcd_gap KubernetesVersion OfferedVersions parse_version VersionRejection "

@@ -1,7 +1,6 @@
 """Syntax: tokens with positions, and the nodes of the tree."""
 
-# Public names of the package, by module.
-PUBLIC = {
+PUBLIC = {  # public names of the package, by module
     "syntax_nodes": (
         "Attribute Block Body Call Expression ForObject ForTuple Index JsonBody JsonObject "
         "Label Literal ObjectCons Parentheses RelativeTraversal Splat SplatElement Step StringLiteral "

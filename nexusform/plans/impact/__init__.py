@@ -1,7 +1,6 @@
 """Impact of a plan on running objects: the effect of each row, totals, and guard rails."""
 
-# Public names of the package, by module.
-PUBLIC = {
+PUBLIC = {  # public names of the package, by module
     "decision_figures": (
         "build_decision PlanDecisionSummary SpareCapacitySummary PlacementConfidenceSummary ImpactSummary "
         "SurgeVerdict SUFFICIENT INSUFFICIENT DrainMinuteRange"

@@ -1,7 +1,6 @@
 """Plan files: plans as bytes and back."""
 
-# Public names of the package, by module.
-PUBLIC = {
+PUBLIC = {  # public names of the package, by module
     "plan_comparison": "list_different_parts list_visible_differences has_sampled_verdicts remove_confidence",
     "plan_file": (
         "compute_digest iterate_members pack_archive stream_archive MULTI_SITE_PLAN read_plan_file SavedPlan "

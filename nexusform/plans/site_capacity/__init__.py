@@ -1,7 +1,6 @@
 """Used and spare capacity of a site: machines for VMs, and addresses, networks and storage."""
 
-# Public names of the package, by module.
-PUBLIC = {
+PUBLIC = {  # public names of the package, by module
     "occupancy": (
         "list_changed_racks list_out_of_service OutOfService build_unmanaged_vms_note "
         "read_recorded_vms UnmanagedVm PoolVms RackVmCounts SpareCapacity select_without_new_sharing SiteMachine "

@@ -1,7 +1,6 @@
 """Answers to questions (explain, simulate, advise, test): a report as text, Markdown or HTML page."""
 
-# Public names of the package, by module.
-PUBLIC = {
+PUBLIC = {  # public names of the package, by module
     "advice_findings": "build_advice_report render_advice",
     "console_text": "render_type render_value build_trace_document render_trace",
     "explanation_text": (

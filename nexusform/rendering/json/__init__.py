@@ -1,7 +1,6 @@
 """Plans, state and events as JSON, compatible with Terraform tools."""
 
-# Public names of the package, by module.
-PUBLIC = {
+PUBLIC = {  # public names of the package, by module
     "json_configuration": "build_configuration_document build_providers_schema",
     "json_document": "encode_document build_plan_document build_state_document write_json",
     "json_diagnostics": "build_diagnostic_documents build_validation_document",

@@ -1,7 +1,6 @@
 """Notation of values, text and locations: HCL, JSON, markup, colours."""
 
-# Public names of the package, by module.
-PUBLIC = {
+PUBLIC = {  # public names of the package, by module
     "colours": "wrap_hanging escape_control_characters wrap_line Painter PLAIN wrap_lines",
     "hcl_text": "render_hcl_value quote_string format_scalar",
     "json_values": "encode_value encode_document escape_texts omit_empty",

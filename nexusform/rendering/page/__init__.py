@@ -1,7 +1,6 @@
 """HTML page of a plan, and its rack map as SVG."""
 
-# Public names of the package, by module.
-PUBLIC = {
+PUBLIC = {  # public names of the package, by module
     "html_page": "build_page_content render_html",
     "page_data": "DomainPageParts Playback PlaybackStep PoolEffect",
     "rack_map": "MapVm ChangeMark OUTSIDE SiteMap build_site_map",

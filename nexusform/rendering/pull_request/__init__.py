@@ -1,7 +1,6 @@
 """Contents of a pull request: Markdown comments, SARIF and JUnit."""
 
-# Public names of the package, by module.
-PUBLIC = {
+PUBLIC = {  # public names of the package, by module
     "junit": "JunitCase render_suites render_junit",
     "plan_comment": "render_markdown",
     "github_review": "parse_diff build_review",

@@ -1,7 +1,6 @@
 """Rows of a plan for all output formats: changes, placements and findings."""
 
-# Public names of the package, by module.
-PUBLIC = {
+PUBLIC = {  # public names of the package, by module
     "finding_entries": "Finding collect_findings",
     "folding": "fold_instances format_instances format_names",
     "object_rows": "build_object_folds create_schema_lookup",

@@ -1,7 +1,6 @@
 """Plans and state as terminal text."""
 
-# Public names of the package, by module.
-PUBLIC = {
+PUBLIC = {  # public names of the package, by module
     "diagnostic_text": "render_diagnostics",
     "progress_text": (
         "format_apply_complete format_destroy_complete format_end_line format_more_refreshes "

@@ -1,7 +1,6 @@
 """Opening of a project: configuration, variables, providers, backend and state."""
 
-# Public names of the package, by module.
-PUBLIC = {
+PUBLIC = {  # public names of the package, by module
     "backend_choice": "BackendChoice open_chosen_backend explain_rejected_settings",
     "remote_inputs": "RemoteStateReader ServerResponseCache",
     "command_context": (

@@ -1,7 +1,6 @@
 """Saved plans: write, sign, read, show, apply and resume."""
 
-# Public names of the package, by module.
-PUBLIC = {
+PUBLIC = {  # public names of the package, by module
     "import_execution": "import_with_new_file",
     "plan_execution": "apply_plan apply_remaining_steps PlanApplyOptions ApplyOutcome RESCUE",
     "resource_graph": "build_graph render_dot_svg",

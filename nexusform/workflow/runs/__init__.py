@@ -1,7 +1,6 @@
 """Runs: lock, refresh, import and plan."""
 
-# Public names of the package, by module.
-PUBLIC = {
+PUBLIC = {  # public names of the package, by module
     "object_import": (
         "find_imported_object resolve_import_address CONFIGURATION_SUFFIX render_resource_block import_object "
         "check_generated_path ImportResult find_source_importer add_computed_attributes write_new_file"

@@ -1,7 +1,6 @@
 """Operations on states without a plan: `state` commands, versions and workspaces."""
 
-# Public names of the package, by module.
-PUBLIC = {
+PUBLIC = {  # public names of the package, by module
     "state_commands": (
         "change_state StateChangeResult decode_document has_been_written create_move_change parse_patterns "
         "create_push_change read_state create_remove_change StateCommandContext StateChange check_lineage "

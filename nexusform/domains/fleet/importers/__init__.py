@@ -1,7 +1,6 @@
 """Readers of fleet hub objects: placements, overrides, staged runs, members, and hub exports."""
 
-# Public names of the package, by module.
-PUBLIC = {
+PUBLIC = {  # public names of the package, by module
     "fleet_documents": "read_fleet_document",
     "fleet_export": (
         "build_manifests list_conditions is_deleting find_external_manager AZURE_MANAGER list_override_names "

@@ -1,7 +1,6 @@
 """Fleet phases of a plan: members, selected resources, placements in iterations. Start at placement_phase.py."""
 
-# Public names of the package, by module.
-PUBLIC = {
+PUBLIC = {  # public names of the package, by module
     "placement_spec": "build_placement_spec",
     "foreign_field_merge": "FOREIGN_FIELDS ON_HUB OWNERS UID DELETING",
     "selected_resources": "OPEN_CLUSTERS select_placement_resources",

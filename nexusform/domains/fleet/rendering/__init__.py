@@ -1,7 +1,6 @@
 """Rows, page parts and answer reports of the fleet domain."""
 
-# Public names of the package, by module.
-PUBLIC = {
+PUBLIC = {  # public names of the package, by module
     "fleet_parts": (
         "FleetMatrix render_placement_grid render_binding_list render_pods render_reasons MatrixCell MAX_GRID_COLUMNS"
     ),

@@ -1,7 +1,6 @@
 """Placement on member clusters: KubeFleet's scheduler, rollout and status as pure functions."""
 
-# Public names of the package, by module.
-PUBLIC = {
+PUBLIC = {  # public names of the package, by module
     "bindings": "CycleAbort Binding BindingState Health Member PlacementType ResourceUsage SchedulingStatus",
     "eviction": "PREDICTED_EVICTION",
     "placement_explanation": "compute_policy_drift find_eligible_members SchedulingDrift",

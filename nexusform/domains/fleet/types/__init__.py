@@ -1,7 +1,6 @@
 """Resource types and data sources of the fleet domain."""
 
-# Public names of the package, by module.
-PUBLIC = {
+PUBLIC = {  # public names of the package, by module
     "fleet_hub_export": "FLEET_HUB_EXPORT build_hub_attributes build_placement_attributes",
     "fleet_member_cluster": "MEMBER_LABEL",
     "fleet_schemas": "make_computed",

@@ -1,7 +1,6 @@
 """Placement as Nova and Placement decide it."""
 
-# Public names of the package, by module.
-PUBLIC = {
+PUBLIC = {  # public names of the package, by module
     "host_usage": "SERVER_RECORD",
     "nova_host_records": "build_sku_name",
     "nova_profile": "DEFAULT_FILTERS build_nova_settings",

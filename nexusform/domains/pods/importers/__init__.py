@@ -1,7 +1,6 @@
 """Kubernetes manifests: parsing, validation as by the API server, and conversion to pods and nodes."""
 
-# Public names of the package, by module.
-PUBLIC = {
+PUBLIC = {  # public names of the package, by module
     "pod_admission": "collect_pod_disruption_budgets collect_resource_quotas",
     "kubernetes_cross_field_checks": "list_metadata_problems",
     "live_workloads": "LiveWorkload find_current_revisions",

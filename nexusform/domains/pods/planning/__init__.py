@@ -1,7 +1,6 @@
 """Planning of pods on known nodes. Entry point: pod_phase.py."""
 
-# Public names of the package, by module.
-PUBLIC = {
+PUBLIC = {  # public names of the package, by module
     "manifest_blocks": (
         "list_manifest_diagnostics parse_objects plan_fleet_objects list_pod_risk_warnings create_pod_phase "
         "collect_prior_members find_missing_namespaces compute_state_demand list_scheduled_pods list_prior_pods"

@@ -1,7 +1,6 @@
 """Placement of pods on the nodes of one cluster by the rules of kube-scheduler. Pure functions."""
 
-# Public names of the package, by module.
-PUBLIC = {
+PUBLIC = {  # public names of the package, by module
     "pod_explanation": "evaluate_nodes explain NodeVerdict run_prediction",
     "pod_outcomes": "PodOutcome PREEMPTED",
     "preemption": "find_drain_obstacles has_budget list_applied_budgets",
