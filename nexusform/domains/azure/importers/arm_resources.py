@@ -208,7 +208,8 @@ def read_arm_resources(
     key = _find_list_key(document)
     if key is not None:
         resources = document[key]
-        truncation_key = _find_truncation_key(document, resources, is_joined=bool(path))
+        is_joined = bool(path)  # the document is an element of a list of pages
+        truncation_key = _find_truncation_key(document, resources, is_joined=is_joined)
         if truncation_key and not has_next_page:
             advice = "Capture the list with `az` (it reads all pages), or join all pages in one file."
             detail = f"this is one page of several. {advice}"
@@ -236,10 +237,9 @@ def _explain_missing_resources(document: Any) -> str:
 
 
 def _find_truncation_key(page: Mapping[str, Any], resources: Any, *, is_joined: bool) -> str:
-    """Return the field of a page of resources showing an incomplete page, "" if there is none.
+    """Return the name of the field marking a page of resources as one of several, "" if there is none.
 
-    `is_joined`: the page is one of several joined in one file. A total then counts the records of all of them,
-    so it does not describe this one.
+    `is_joined`: several pages are in one file. A total then counts the records of all pages, so it is not compared.
     """
     if str(page.get("resultTruncated")).lower() == "true":
         return "resultTruncated"
@@ -305,7 +305,7 @@ def describe_type(value: Any) -> str:
         return json.dumps(value)
     if isinstance(value, str):
         if not _is_valid_unicode_string(value):
-            return "a string with half a character"
+            return "a string with half a character"  # a lone surrogate
         text = value if len(value) <= 40 else f"{value[:40]}..."
         return f'the text "{text}"'
     if isinstance(value, int) and abs(value) >= 10**40:

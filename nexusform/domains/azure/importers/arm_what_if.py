@@ -154,11 +154,12 @@ class _WhatIfChangeReader:
                 detail = f"Azure does not know whether {title} will change (decided during deployment)."
                 self._report(path, NOT_PREDICTED, detail, severity=Severity.WARNING)
                 continue
+            # KEEP is replaced by the action of `change_type`.
             change = ToolChange(kind, names, AzAction.KEEP, address=title, file=self.file, id=arm_id)
             self._add_change(change, change_type, value, path)
 
     def _report_unreadable_id(self, arm_id: str, document: Mapping[str, Any], path: str) -> None:
-        """Report an id without a readable type, but not an expression ("[...]") with only types not read here."""
+        """Report an id without a readable type. Skip an expression ("[...]") with only types not read here."""
         if "[" in arm_id:
             # The expression may refer to a deployment, as the source of its values.
             known_text = arm_id.lower().replace("microsoft.resources/deployments", "")

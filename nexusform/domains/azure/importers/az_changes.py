@@ -152,8 +152,8 @@ class _ChangedSite:
         """Build the result: resources by kind, new pools, and the ids of re-created and affected objects."""
         by_kind = {**self.items.by_kind, **{kind: list(bodies.values()) for kind, bodies in self.bodies.items()}}
         # A re-created cluster has its initial pools, regardless of the captured ones.
-        owners = self.clusters_losing_pools - self.recreated_ids
-        remaining_clusters = [self.bodies[CLUSTERS][owner] for owner in owners if owner in self.bodies[CLUSTERS]]
+        cluster_ids = self.clusters_losing_pools - self.recreated_ids
+        remaining_clusters = [self.bodies[CLUSTERS][key] for key in cluster_ids if key in self.bodies[CLUSTERS]]
         cluster_names = frozenset(str(item.read_value("name")).lower() for item in remaining_clusters)
         return ResourcesAfterChanges(
             # Pools of these clusters were removed, so an empty list of their pools is complete.
@@ -197,7 +197,7 @@ class _ChangedSite:
 
     def _find_id_key(self, change: ToolChange) -> str | None:
         """Return the lower-case ARM id of the changed object; a new one gets a made-up id. Return None for a pool
-        deleted with its cluster. An ambiguous object and a pool without cluster are reported, also with None.
+        deleted with its cluster. Report an ambiguous object or a pool without cluster, and return None.
         """
         if change.kind != POOLS:
             return self._find_or_build_id_key(change.kind, change.names[-1], change.id, change)
@@ -205,9 +205,10 @@ class _ChangedSite:
         owner = self._find_or_build_id_key(CLUSTERS, change.names[0], cluster_id, change)
         if owner is None:
             return None  # reported
+        # An earlier change has deleted the cluster, perhaps to re-create it.
         is_deleted = owner in self.recreated_ids or (owner in self.affected_ids and owner not in self.bodies[CLUSTERS])
         if change.action is AzAction.DELETE and is_deleted:
-            return None  # a pool is deleted with its cluster
+            return None  # the pool was deleted with it
         if owner in self.bodies[CLUSTERS]:
             return f"{owner}/agentpools/{change.names[-1].lower()}"
         detail = f'the cluster "{change.names[0]}" of this pool is neither in the inventory nor created by this plan.'

@@ -149,7 +149,7 @@ class _SiteImport:
         strategy = self.site.update_strategy
         site_attributes = {"id": self.name, "name": self.name, "scheduler": None, "update_strategy": strategy}
         objects = [
-            # The note records addresses, storage, versions and the subscription.
+            # The note, private data in state, has addresses, storage, versions and the subscription.
             ImportedSiteObject("nexus_site", self.name, site_attributes, note=build_site_note(self.site)),
             *(
                 ImportedSiteObject("nexus_vm_sku", name, _VM_SKU_FORM(self.custom_skus[name]))
@@ -303,7 +303,9 @@ class _SiteImport:
         return records
 
     def _build_node(self, pool: str, number: int, sku_name: str, node: AzNode | None) -> dict[str, Any]:
-        """Build the record of one node, and count it. Without `node` it is missing on the site: it has no machine."""
+        """Build the record of one node, and count an existing one. `node`: the VM in Azure, None for a missing node.
+        The record of a missing node has no machine.
+        """
         record: dict[str, Any] = {
             "role": "ControlPlane" if pool == CONTROL_PLANE else "Worker",
             "pool": pool,
@@ -567,9 +569,9 @@ def describe_other_subscription(site: AzSite, recorded_note: Values) -> str:
 def build_observed_facts_note(
     attributes: Values, machines: Mapping[str, AzMachine], recorded_note: Values, time: str | None
 ) -> Values:
-    """Build the note with observed facts for the state of a machine or rack. `machines`: observed machines of the site,
-    by name, read at `time`. A machine not observed has the note {}. For a rack without observed machines, the facts are
-    None, to remove those in `recorded_note`.
+    """Build the note (private data in state) with the observed facts of a machine or rack. `machines`: the observed
+    ones of the site, by name, read at `time`. A machine not observed has the note {}. For a rack without observed
+    machines, the facts are None, to remove those in `recorded_note`.
     """
     recorded = get_mapping(recorded_note, OBSERVED_KEY)  # the facts of a machine, or those of a rack by machine
     if "rack_id" in attributes:  # a machine

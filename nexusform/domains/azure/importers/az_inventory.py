@@ -173,7 +173,7 @@ def _build_inventory(
     # VMs on unlisted machines are only reported if all machines were read, without errors.
     has_all_listed = len(machines) >= len(items.list_resources("bare_metal_machines"))
     has_machine_list = has_all_listed and unreadable.isdisjoint(_BASE_KINDS)
-    placed = resolve_vm_placements(
+    vms = resolve_vm_placements(
         [*nodes, *read_virtual_machines(items.list_resources("virtual_machines"))],
         machines,
         racks.values(),
@@ -182,7 +182,7 @@ def _build_inventory(
     )
     node_times = read_node_creation_times(items.list_resources("nodes"))
     timed_nodes = [
-        replace(vm, created_at=node_times.get(vm.name, vm.created_at)) for vm in placed if isinstance(vm, AzNode)
+        replace(vm, created_at=node_times.get(vm.name, vm.created_at)) for vm in vms if isinstance(vm, AzNode)
     ]
     filled_clusters = _attach_nodes_to_clusters(clusters, timed_nodes)
     failures = chain.from_iterable(find_failures(kind, items.list_resources(kind)) for kind in FAILURE_KINDS)
@@ -193,7 +193,7 @@ def _build_inventory(
     return AzInventory(
         racks=compute_racks,
         machines=tuple(sorted(machines.values(), key=lambda m: m.name)),
-        virtual_machines=tuple(vm for vm in placed if isinstance(vm, AzVirtualMachine)),
+        virtual_machines=tuple(vm for vm in vms if isinstance(vm, AzVirtualMachine)),
         clusters=filled_clusters,
         vm_skus=tuple(skus),
         exported_at=format_time(as_of) if as_of else None,
@@ -203,8 +203,8 @@ def _build_inventory(
         failures=(*failures, *chain.from_iterable(map(find_missing_nodes, filled_clusters))),
         supplies=read_site_resources(items),
         update_strategy=_read_update_strategy(items),
-        # VMs and the definitions of racks show machines missing in the list. An empty rack may lack only its own.
-        lacks_machines=any(vm.unlisted_machine for vm in placed) or len(machines) < defined_count,
+        # A VM on an unlisted machine, or more machines in the definitions of racks: the list is incomplete.
+        lacks_machines=any(vm.unlisted_machine for vm in vms) or len(machines) < defined_count,
         racks_without_machines=frozenset(rack.name for rack in compute_racks if rack.name not in used_racks),
     )
 
@@ -283,7 +283,7 @@ def resolve_vm_placements(
     zones = {rack.name: rack.availability_zone for rack in racks}
     loads: dict[str, _Load] = {}  # used capacity by machine, for a warning above its hardware
     unplaced: list[ListedVm] = []
-    placed: list[AzNode | AzVirtualMachine] = []
+    resolved: list[AzNode | AzVirtualMachine] = []
     all_hardware = (machine.find_hardware(machine_skus) for machine in machines.values())
     known_hardware = [hardware for hardware in all_hardware if hardware is not None]
     # The hardware with the largest NUMA cells is the reference for VMs without machine.
@@ -304,20 +304,20 @@ def resolve_vm_placements(
                     Severity.WARNING,
                 )
             shape = _fit_shape_to_minimum_numa_cells(listed_vm.vm.shape, largest)
-            placed.append(replace(listed_vm.vm, shape=shape, unlisted_machine=extract_name(listed_vm.machine_id)))
+            resolved.append(replace(listed_vm.vm, shape=shape, unlisted_machine=extract_name(listed_vm.machine_id)))
             continue
         hardware = machine.find_hardware(machine_skus)
         shape = _fit_shape_to_minimum_numa_cells(listed_vm.vm.shape, hardware)
         if hardware is not None:
             _add_vm_to_machine_load(loads, listed_vm, shape, machine.name, hardware)
         placement = AzVmLocation(machine.name, machine.rack, zones.get(machine.rack))
-        placed.append(replace(listed_vm.vm, shape=shape, placement=placement))
+        resolved.append(replace(listed_vm.vm, shape=shape, placement=placement))
     if unplaced:
         names = format_first_items([listed_vm.vm.name for listed_vm in unplaced], _MAX_NAMES)
         count, verb = format_count(len(unplaced), "VM"), select_word_form(len(unplaced), "is", "are")
         detail = f"{count} of the export {verb} on no machine: {names}. Their capacity needs are not counted."
         unplaced[0].item.report("bareMetalMachineId", WITHOUT_A_MACHINE, detail, Severity.WARNING)
-    return placed
+    return resolved
 
 
 def _fit_shape_to_minimum_numa_cells(shape: AzVmSize, hardware: MachineSku | None) -> AzVmSize:
@@ -368,7 +368,7 @@ _MAX_FAILURES: Final = 4
 
 
 def find_failures(kind: str, items: Iterable[ArmItem]) -> Iterator[AzFailure]:
-    """Find the failed objects of a kind, with the platform's reason if reported."""
+    """Find the objects of a kind with a failed provisioning state or detailed status, with Azure's reason if any."""
     for item in items:
         state, status = item.read_text("provisioningState", ""), item.read_text("detailedStatus", "")
         has_failed = state.lower() in _BROKEN
@@ -385,7 +385,7 @@ def find_failures(kind: str, items: Iterable[ArmItem]) -> Iterator[AzFailure]:
 
 
 def find_missing_nodes(cluster: AzCluster) -> Iterator[AzFailure]:
-    """Find pools with fewer nodes than their count. Skip clusters and pools with nodes or counts not captured."""
+    """Find pools with fewer nodes than their count: failures without a state. Skip nodes or counts not captured."""
     if not cluster.has_node_list:
         return  # its nodes are unknown
     node_counts = Counter(node.pool for node in cluster.nodes)

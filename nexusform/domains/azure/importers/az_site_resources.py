@@ -54,7 +54,7 @@ def read_site_resources(items: AzResources) -> SiteResources:
     A field is None if the list of its kind was not captured completely. Networks get unique names.
     """
     listed = {kind: items.list_resources(kind) for kind in items.listed_kinds}
-    networks = list(_read_networks(listed.get(NETWORKS, ())))
+    networks = list(_read_networks(listed.get(NETWORKS, ())))  # id, name and number of addresses of each
     appliances = tuple(
         ApplianceUsage(name, item.read_number("capacity"), item.read_number("capacityUsed"))
         for name, item in iterate_named_items(listed.get(APPLIANCES, ()))

@@ -64,7 +64,8 @@ class NodeReading:
         self.name = name
         self.machine = normalize_id(item.read_text("bareMetalMachineId", ""))
         pool_name = extract_name(item.read_text("agentPoolId"))
-        known_names = (pool.name for pool in (*cluster.pools, *initial))  # initial: in the body of the cluster
+        # `initial`: pools in the creation request of the cluster.
+        known_names = (pool.name for pool in (*cluster.pools, *initial))
         # Ids ignore case: take the name as in the body of the pool.
         self.pool = next((name for name in known_names if name.lower() == pool_name.lower()), pool_name)
         self.is_pool_derived = False  # True: derived from the name of the node
@@ -89,6 +90,7 @@ class ClusterNodes:
     __slots__ = ("cluster", "duplicates", "initial", "item", "nodes")
 
     def __init__(self, item: ArmItem, cluster: AzCluster, initial: Sequence[AzPool]) -> None:
+        """Read the nodes in the body of a cluster (`item`). `initial`: pools in its initialAgentPoolConfigurations."""
         self.item = item
         self.cluster = cluster
         self.initial = {pool.name: pool for pool in initial}
@@ -96,7 +98,7 @@ class ClusterNodes:
         for name, node in iterate_named_items(item.read_objects("nodes")):
             by_name.setdefault(name, []).append(NodeReading(node, name, cluster, initial))
         self.nodes: list[NodeReading] = []
-        self.duplicates: list[NodeReading] = []
+        self.duplicates: list[NodeReading] = []  # further records of a node name, on other machines
         for records in by_name.values():
             first, *further_records = self._merge_duplicate_nodes(records)
             self.nodes.append(first)
@@ -423,7 +425,7 @@ def read_clusters(
         nodes += [_build_node(node, cluster.name, known_skus, is_duplicate=True) for node in reading.duplicates]
         all_pools, cluster_derived_pools = complete_pools(reading)
         derived_pools += cluster_derived_pools
-        # A cluster without any pool has nothing to capture, and neither has one without nodes.
+        # Without any pool, the list of pools counts as captured. Without requested nodes, that of nodes does.
         requested_count = cluster.control_plane_count + sum(pool.count for pool in cluster.pools)
         has_nodes = reading.item.read_value("nodes") is not None
         completed_cluster = replace(

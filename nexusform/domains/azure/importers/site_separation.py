@@ -32,7 +32,7 @@ def split_by_site(items: AzResources, before: AzResources | None = None) -> dict
     default_name = DEFAULT_NAME
     if before is not None:
         names |= _map_locations_to_site_names(before)
-        default_name = next(iter(split_by_site(before)), DEFAULT_NAME)  # if no resource names one
+        default_name = next(iter(split_by_site(before)), DEFAULT_NAME)  # of the site of resources without a location
     site_by_rack = _find_sites_of_racks(items, names)
     sites: dict[str, dict[str, list[ArmItem]]] = {}
     unassigned: list[tuple[str, ArmItem]] = []
@@ -114,7 +114,9 @@ def _assign_resources_to_only_site(
 
 
 def _find_site(kind: str, item: ArmItem, names: Mapping[str, str], site_by_id: Mapping[str, str]) -> str | None:
-    """Find the site of a resource by location (`names`), Nexus cluster, or rack or parent (`site_by_id`), or None."""
+    """Find the site of a resource: by its location (`names`), else its Nexus cluster, else its rack or parent
+    (`site_by_id`). Return None if none of these is known.
+    """
     if kind == "clusters":  # a Nexus cluster names its site
         return item.read_text("name")
     location = read_extended_location(item)

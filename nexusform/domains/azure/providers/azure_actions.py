@@ -77,7 +77,7 @@ def run_action(arm: ArmClient, change: ArmChange, request: ChangeRequest) -> Cha
     except AzureChangeFailed as failure:
         attributes = record_result(planned, started, read_clock(), FAILED)
         raise ProviderProblem(str(failure), object_exists=True, attributes=attributes) from None
-    run = find_action_run(arm.get_body(change.target), change.verb, marker="")
+    run = find_action_run(arm.get_body(change.target), change.verb, marker="")  # the newest one
     start, end = str(run.get("startTime") or started), str(run.get("endTime") or read_clock())
     return ChangeResult(record_result(planned, start, end, SUCCEEDED))
 

@@ -113,9 +113,9 @@ def _add_previously_failed_change(
 
 
 def _build_retry(failed_change: Values, target: ArmTarget, values: Values) -> ArmChange:
-    """Build the update that sends a failed change again, with the current values of its properties. If none of the
-    recorded properties is known, the first property is sent. A change still in progress is awaited first, so it is sent
-    only if its values are not visible (no retry).
+    """Build the update that sends a failed change again, with the current values of its recorded properties ("parts").
+    If none of these is known, the first property is sent. `is_retry` is False for a change still in progress: it is
+    sent only if Azure does not show its values.
     """
     properties: dict[str, Any] = {}  # those that Azure can update in place; none of a VM
     if target.kind == "agent_pools":
@@ -241,7 +241,7 @@ def _build_pool_changes(
             f'{max_nodes}. Set max_unavailable = "100%" in its upgrade_settings, or add a pool with '
             "another name, drain this one and remove it."
         )
-    # Skip the deletion of a pool with the new fixed properties: an earlier run re-created it.
+    # Skip the deletion of a pool with the new fixed properties (None: absent): an earlier run re-created it.
     skip_if = {**dict.fromkeys(removed_fields), **omit_members(after, _UPDATABLE_FIELDS)}
     yield ArmChange(ArmOperation.DELETE, target, skip_if=skip_if)
     yield _build_create_change(target, build_new_pool_properties(planned), planned, common_fields)

@@ -78,7 +78,7 @@ def build_rate_limit_policies(subscription_id: str) -> list[Any]:
         """Policy that waits for the next time slot."""
 
         def on_request(self, request: Any) -> None:
-            """Wait before a request is sent."""
+            """Wait before a request is sent. The wait does not count towards the time limit of the request."""
             del request
             with pause_deadline():
                 wait_for_slot(subscription_id)

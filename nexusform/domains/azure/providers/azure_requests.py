@@ -251,7 +251,7 @@ class ArmClient:
         """Find the recorded change, the last one sent by an earlier run. Return its index (-1: none) and operation URL
         ("": none, or of another server); restore its marker in `changes`.
         """
-        # The record is VERB[@MARKER] PATH [URL], with the ARM id of the changed resource as path.
+        # The record is VERB[@MARKER] PATH [URL]. PATH: ARM id of the resource. MARKER: start of an action's run before.
         operation_name, _, path_and_url = (recorded_operation or "").partition(" ")
         path, _, url = path_and_url.partition(" ")
         verb, _, marker = operation_name.partition("@")

@@ -453,7 +453,7 @@ class AzureSiteProvider(ObservedSites):
         present_text = f"{present_count} of {format_count(len(nodes), 'node')} of {request.key.id}"
         names = format_first_items(missing_nodes, _MAX_NAMES)
         message = f"Azure shows {present_text}; missing: {names}{enclose(' (', reason, ')')}."
-        expected = {count_property: None}
+        expected = {count_property: None}  # the record has only the names of properties
         change = ArmChange(ArmOperation.UPDATE, target, body={"properties": expected}, expected=expected)
         record = build_failure_record(target.build_path(self._subscription.id), NODES_MISSING, message, change, request)
         return replace(answer, unfinished_change=record)

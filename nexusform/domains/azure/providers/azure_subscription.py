@@ -329,7 +329,7 @@ def build_deadline_policy(endpoint: str) -> Any:
 
 
 def build_transport(endpoint: str) -> Any:
-    """Build a transport with a read timeout that sends no cancelled requests. Raises ProviderProblem."""
+    """Build the SDK transport. It has a read timeout, and skips cancelled requests. Raises ProviderProblem."""
     from azure.core.exceptions import ServiceRequestError
     from azure.core.pipeline.transport import RequestsTransport
 

@@ -53,7 +53,8 @@ def find_cordon_requests(request: ChangeRequest) -> Iterator[CordonRequest]:
         elif after == _EVACUATED and not before.is_evacuated:  # evacuated without `cordoned`
             yield CordonRequest(machine, CordonAction.EMPTY)
         elif after == _IN_SERVICE and before != _IN_SERVICE:
-            is_own = find_machine_record(request, machine).get("cordoned_by") in {None, CordonOwner.NEXUSFORM}
+            owner = find_machine_record(request, machine).get("cordoned_by")  # None: not recorded
+            is_own = owner in {None, CordonOwner.NEXUSFORM}
             yield CordonRequest(machine, CordonAction.UNCORDON if is_own else CordonAction.KEEP)
 
 

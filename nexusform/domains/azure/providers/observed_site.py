@@ -84,9 +84,9 @@ class ObservedSites(FixedIdentity):
         verify_absence: Callable[[Sequence[ReadRequest]], None] = lambda _requests: None,
         identity: Mapping[str, str] | None = None,
     ) -> None:
-        """Keep the source. `source` names it in messages ("the export in DIR"), `advice` is the remedy for an
-        undone step; `is_captured`: the sites are from a capture. `verify_absence` raises ProviderProblem if an
-        unlisted object exists. `identity` are subscription and location.
+        """Keep the source of the sites, and read nothing yet. `source` names it in messages ("the export in DIR").
+        `advice`: what to do if a planned change is not visible. `is_captured`: the sites are from a capture.
+        `verify_absence` raises ProviderProblem if an unlisted object exists. `identity`: subscription and location.
         """
         self.name = name
         self.source = source
@@ -222,7 +222,9 @@ class ObservedSites(FixedIdentity):
         return ReadResult(attributes, is_observed=True, note=note)
 
     def _read_state_only_object(self, request: ReadRequest) -> ReadResult:
-        """Read an object known only to the state. The note of a site is observed, and a configured update strategy."""
+        """Read an object known only to the state. Of a site, the note (private data in state) and a configured update
+        strategy are observed. Raises ProviderProblem for a source of another subscription.
+        """
         recorded = request.attributes
         site = self._find_site(request.key, _SITE)
         if site is None or not recorded:  # another type or a site missing in the source, or a new object
@@ -239,7 +241,9 @@ class ObservedSites(FixedIdentity):
     def _build_machine_facts_note(
         self, key: ObjectKey, attributes: Mapping[str, Any], recorded_note: Mapping[str, Any]
     ) -> Mapping[str, Any]:
-        """Build the note of the observed facts of a rack's machines or a machine; {} for other objects."""
+        """Build the note (private data in state) with the observed facts of a machine, or of a rack's machines. Return
+        {} for other objects.
+        """
         site = self._find_site(key, RACK, MACHINE)
         if site is None:
             return {}  # of another type, or of an unlisted site
@@ -278,7 +282,9 @@ class ObservedSites(FixedIdentity):
     def _collect_unmanaged_vms(
         self, objects: Iterable[ImportedSiteObject]
     ) -> dict[tuple[str, str], dict[str, _UnmanagedRow]]:
-        """Collect the capacity used by unmanaged VMs, by machine (site and name) and VM name."""
+        """Collect the capacity used by unmanaged VMs, by machine (site and name) and VM name. A row has the machine,
+        VM, vCPUs, GiB of memory, GiB of disk, and NUMA cells.
+        """
         from nexusform.domains.azure.importers.az_import import find_unmanaged_vms
 
         rows_by_machine: dict[tuple[str, str], dict[str, _UnmanagedRow]] = {}
@@ -345,7 +351,9 @@ class ObservedSites(FixedIdentity):
             return self._sites
 
     def _verify_change_is_visible(self, request: ChangeRequest, participle: str) -> ChangeResult:
-        """Return the observed object. Raises ManualStepPending (not "made" yet) while it differs from the plan."""
+        """Return the observed object. Raises ManualStepPending while it differs from the plan. `participle` names the
+        change in its message, such as "made".
+        """
         planned = request.planned_attributes
         key = request.key
         if key.type in _STATE_ONLY_TYPES:  # only the update strategy of a site is observed
