@@ -391,7 +391,9 @@ class ObservedSites(FixedIdentity):
         return replace(answer, note=self._build_machine_facts_note(key, observed, request.private_note))
 
     def _verify_release(self, request: ChangeRequest) -> ChangeResult:
-        """Verify the whole change. Raises ManualStepPending before, with the commands to delete remaining nodes."""
+        """Verify a step for releasing capacity, by the values after all steps of its object. Raises ManualStepPending
+        while they are not visible, with the commands to delete the nodes remaining.
+        """
         from nexusform.domains.azure.providers.node_recreation import find_nodes_to_delete, render_node_deletion
 
         self._record_separate_pools([request.key])
@@ -545,8 +547,8 @@ def _restore_recorded_nodes(attributes: dict[str, Any], recorded: Mapping[str, A
 def _build_unmanaged_vms_note(
     key: ObjectKey, attributes: Mapping[str, Any], unmanaged_rows: Mapping[tuple[str, str], Mapping[str, _UnmanagedRow]]
 ) -> Mapping[str, Any]:
-    """Build the entries of unmanaged VMs in the private note of a rack or machine, {} for other objects. VMs in its
-    occupied blocks are left out. `unmanaged_rows`: by site and machine, then by VM name.
+    """Build the entries of unmanaged VMs in the note (private data in state) of a rack or machine, {} for other
+    objects. VMs in its occupied blocks are left out. `unmanaged_rows`: by site and machine, then by VM name.
     """
     if key.type not in {RACK, MACHINE}:
         return {}  # no hardware
@@ -562,19 +564,19 @@ def _build_unmanaged_vms_note(
 
 
 def _merge_observed(attributes: Mapping[str, Any], item: ImportedSiteObject) -> dict[str, Any]:
-    """Return the attributes with observed values over them; all observed values if nothing is recorded."""
+    """Return the recorded attributes, overridden by observed values. Without recorded ones, return all observed."""
     if not attributes:
         return dict(item.attributes)
     merged: dict[str, Any] = {}
     for name in (*_REQUESTED_ATTRIBUTES.get(item.type, ()), *_OBSERVED_ATTRIBUTES.get(item.type, ())):
         recorded, observed = attributes.get(name), item.attributes[name]
         if name in _LABELED_MAPS and isinstance(recorded, Mapping):
-            recorded = select_members(recorded, observed)  # others were removed
+            recorded = select_members(recorded, observed)  # pools or nodes not observed were removed
             if name == "agent_pool":
                 observed = _remove_requested_hugepages(recorded, observed)
         merged[name] = _merge_value(recorded, observed)
     if item.type == MACHINE and attributes.get("cordoned"):
-        merged["cordoned"] = merged["cordon_status"] != UNCORDONED  # then it is to be cordoned again
+        merged["cordoned"] = merged["cordon_status"] != UNCORDONED  # if False, the plan cordons it again
     return {**attributes, **merged}
 
 

@@ -238,7 +238,7 @@ def build_inventory_report(origin: str, sites: Sequence[CapturedSite], findings:
 def _build_sections(site: CapturedSite) -> Iterator[Section]:
     """Build the sections of a site: counts and age, hardware, and, if any, machines closed to new VMs."""
     age = "of unknown age"
-    if site.exported_at:  # without a time of the export, that of its newest change
+    if site.exported_at:  # time of the export if `is_age_certain`, else of its newest change
         age = f"{'made' if site.is_age_certain else 'newest change'} {site.exported_at}"
     machines = f"{format_count(site.machines, 'machine')} ({site.compute:,} compute)"
     clusters, vms = format_count(site.clusters, "cluster"), format_count(site.vms, "VM")
@@ -250,9 +250,9 @@ def _build_sections(site: CapturedSite) -> Iterator[Section]:
     rows = tuple(
         Row((sku_id or "none", sku or "not in the catalogue", f"{count:,}")) for sku_id, sku, count in site.skus
     )
-    yield Section(
-        f"Hardware of {site.name}", table=Table(("machineSkuId", "Catalogue", "Machines"), rows, figures=frozenset({2}))
-    )
+    right_aligned_columns = frozenset({2})  # the numbers of machines
+    heads = ("machineSkuId", "Catalogue", "Machines")
+    yield Section(f"Hardware of {site.name}", table=Table(heads, rows, figures=right_aligned_columns))
     if site.closed:
         closed = tuple(Row(machine_and_reason, is_finding=True) for machine_and_reason in site.closed)
         table = Table(("Machine", "Reason"), closed)

@@ -114,7 +114,9 @@ class _SiteComparison(Struct, frozen=True):
 def open_plan_prediction(
     location: CommandContext, inventory: str, path: str, read_changes: ReadChanges, scheduler: SchedulerSettings
 ) -> Iterator[PlanPredictionInput]:
-    """Yield the prediction of another tool's plan, valid inside the block. After an error it has only diagnostics."""
+    """Yield the project for predicting another tool's plan; its temporary directory exists inside the `with` block.
+    After an error there are only diagnostics.
+    """
     try:
         changes, problems = _read_external_plan_changes(path, read_changes, location.confinement)
         site = _read_inventory(location, inventory)

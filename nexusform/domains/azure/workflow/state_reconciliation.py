@@ -64,7 +64,8 @@ def reconcile_site(
     location: CommandContext, directory: str, locking: LockOptions, notices: RunCallbacks, *, replays: bool
 ) -> ReconcileResult:
     """Compare state with a site, check the separation rules on observed VMs, and write the observations to state.
-    After an error the result has only diagnostics.
+    After an error the result has only diagnostics. `replays`: also place all VMs again in creation order, to score the
+    placement rule.
     """
     try:
         observed = _read_sites_and_build_provider(location, directory)
@@ -149,7 +150,7 @@ class _Reconciler:
         checks = tuple(self._compare_recorded_vm_locations(observed, uncaptured))
         replays_run = tuple(self._run_replays(checks)) if with_replays else ()
         rules, problems = self._check_separation_rules(observed)
-        prediction_results = verify_object_predictions(observed, self.types, new={})
+        prediction_results = verify_object_predictions(observed, self.types, new={})  # only recorded predictions
         new_state = self._build_new_state(observed, replays_run, prediction_results)
         if new_state is not self.state and not problems:
             content, preserved_lines = state_codec.encode_state(new_state), self.run.stored.list_preserved_lines()

@@ -142,7 +142,7 @@ class DaskTaskEngine:
         while pending or running:
             try:
                 while pending and not is_stopping():
-                    # No apply waits on the cluster for a thread: after a failure, it must not start.
+                    # An apply is sent only to a free thread: in the cluster's queue, it would start after a failure.
                     is_apply = pending[-1].kind is SiteTaskKind.APPLY
                     limit = self._count_threads() if is_apply else self.parallelism
                     if len(running) >= min(max_running(), limit):

@@ -279,15 +279,13 @@ def run_fleet_question(
     """Run a question on each site; return the results in the order of names. A question is split in parts: samples for
     certainty, racks for failures. Workers run the parts at the same time, and the results of a site are merged.
     """
-    if question.kind is QuestionKind.CERTAINTY:  # equal parts of up to 100 samples
-        count = ceil(question.runs / RUNS_PER_PART)
-        size = question.runs // count
-        parts = [replace(question, part=part, parts=count, runs=size) for part in range(count)]
-    else:
-        # Divide the racks in more parts if there are few sites, so that all workers are busy.
-        is_divisible = question.kind is QuestionKind.FAILURE
-        count = ceil(_PARTS_PER_WORKER * engine.parallelism / len(names)) if is_divisible else 1
-        parts = [replace(question, part=part, parts=count) for part in range(count)]
+    count, runs = 1, question.runs  # parts per site, and samples per part
+    if question.kind is QuestionKind.CERTAINTY:
+        count = ceil(runs / RUNS_PER_PART)
+        runs //= count  # without a remainder: runs above RUNS_PER_PART are a multiple of it
+    elif question.kind is QuestionKind.FAILURE:  # some parts for every worker, even with few sites
+        count = ceil(_PARTS_PER_WORKER * engine.parallelism / len(names))
+    parts = [replace(question, part=part, parts=count, runs=runs) for part in range(count)]
     results: dict[str, dict[int, SiteResult]] = {name: {} for name in names}
 
     def record_part(task: Task, result: SiteResult) -> None:

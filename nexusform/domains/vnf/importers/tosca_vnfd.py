@@ -117,7 +117,7 @@ def _list_vdus(topology: Topology, scaling: ScalingPolicies) -> Iterator[Vdu]:
 
 def _add_counts(vdu: Vdu, body: Node, topology: Topology, scaling: ScalingPolicies) -> Vdu:
     """Return the VDU with its minimum, maximum and initial number of VMs. A scaling policy sets the initial number.
-    Without one it is the minimum, but at least one.
+    Without one it is the minimum, but at least one. `has_count`: a policy or level of the VNFD sets the number.
     """
     minimum, maximum = _parse_bounds(vdu.name, body, topology, scaling)
     profile = body.get_node("properties", "vdu_profile")

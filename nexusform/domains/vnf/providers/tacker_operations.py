@@ -254,6 +254,7 @@ def match_vnfcs(attributes: Mapping[str, Any], observed: Sequence[ObservedVnfc])
         number = next(n for n in count() if f"{prefix}{n}" not in vnfcs)
         name = f"{prefix}{number}"
         matches[name] = vnfc
+        # Without a record, a zone without a host leaves the host unknown (`names_hosts`).
         vnfcs[name] = _build_vnfc({"vdu": vnfc.vdu, "number": number, "numa_cells": None}, vnfc, names_hosts=True)
     return {**attributes, "vnfcs": vnfcs, "vnfc_ids": {name: matches[name].id for name in vnfcs}}
 

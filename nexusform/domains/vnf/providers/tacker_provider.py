@@ -199,7 +199,7 @@ class TackerProvider(FixedIdentity):
             instance = self._find_owned_instance(f"{request.key.id}#{request.key.creation}")
         if instance is None:
             return ReadResult(None, is_observed=True)
-        runner = OperationRunner(self._client, _NO_REQUEST, self._options.on_failure, 0.0)
+        runner = OperationRunner(self._client, _NO_REQUEST, self._options.on_failure, 0.0)  # runs nothing, only reads
         if is_running(runner.find_latest_operation(instance.id)):
             return ReadResult({**known, "vnf_instance_id": instance.id}, is_observed=True, is_settled=False)
         if not instance.is_instantiated:
@@ -300,7 +300,9 @@ def _require_instance(runner: OperationRunner, instance_id: str) -> VnfInstance:
 def _add_observed_vnfcs(
     attributes: Mapping[str, Any], instance: VnfInstance, note: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Return attributes with the observed VNFCs and scale levels; the ids of VNFCs in the note take precedence."""
+    """Return attributes with the observed VNFCs and scale levels. `note`: private data in state. Its ids of VNFCs take
+    precedence over those in the attributes.
+    """
     recorded_ids = get_mapping(note, _IDS_KEY)
     known = {**attributes, "vnfc_ids": recorded_ids} if recorded_ids else attributes
     observed = match_vnfcs(known, instance.vnfcs)

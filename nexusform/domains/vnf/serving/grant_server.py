@@ -59,6 +59,7 @@ class GrantServer(ThreadingHTTPServer):
         token: str = "",
         tls: ssl.SSLContext | None = None,
     ) -> None:
+        """Listen on an address (host, port). Clients need the `token`, if it is not "". Without `tls`, use HTTP."""
         super().__init__(address, _GrantRequestHandler)
         self.planned = planned
         self.journal = journal
