@@ -81,6 +81,7 @@ class PlanExploration:
     """Project planned repeatedly with changes."""
 
     def __init__(self, run: Run) -> None:
+        """Plan the configuration of a run, and collect its pools with a count to change, and its adjustable racks."""
         self._run = run
         self.base = self._plan_configuration(self.configuration, adjustments=())
         # The configuration path of each pool's count.

@@ -94,6 +94,7 @@ class KubeSchedulerCheck:
     """Situation in the API server, and the results so far. `pods` are the running ones by spec and node."""
 
     def __init__(self, running: LoopbackPrograms, version: str, ends_at: float) -> None:
+        """Prepare a check with running programs, without a cluster yet. It ends at `ends_at` (time.monotonic)."""
         self.checked: set[tuple[int, PodKey]] = set()  # number of the prediction, and pod
         self.differences: list[DecisionDifference] = []
         self.cases: list[Body] = []  # one per difference, to repeat it

@@ -86,7 +86,7 @@ def _simulate_rack_failures(state: State, run: Run, question: SiteQuestion) -> I
     for site, rack in racks[question.part :: question.parts]:
         machines = [machine.name for machine in site.machines_by_rack[rack]]
         loss = simulate_machine_loss(site, FailureScope.RACK, f"{site.id}/{rack}", machines, pods)
-        # VMs without a new machine; if placement was sampled, the most over all samples.
+        # VMs without a machine to move to; if the move was sampled, the most over all samples.
         missing = loss.missing if loss.samples is None else loss.samples.missing_count.maximum
         pools_lost = sum(pool.is_lost for pool in loss.pools)
         figures: dict[str, int | float] = {"down": loss.vm_count, "pools_lost": pools_lost, "without_room": missing}
