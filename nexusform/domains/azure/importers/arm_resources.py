@@ -43,7 +43,7 @@ def extract_resource_group(arm_id: str) -> str:
 
 
 def find_group(pattern: re.Pattern[str], text: str) -> str:
-    """Return the group of the first match of a pattern in a text, "" without a match."""
+    """Return the first capture group of a pattern's first match in a text, "" without a match."""
     match = pattern.search(text)
     return match[1] if match is not None else ""
 
@@ -66,6 +66,7 @@ class ArmItem:
     __slots__ = ("_fields", "_findings", "_properties", "file", "path")
 
     def __init__(self, file: str, path: Path, fields: Mapping[str, Any], findings: list[Problem]) -> None:
+        """Wrap the JSON object `fields`, at `path` in a file. Problems of its fields are added to `findings`."""
         self.file = file
         self.path = path
         self._fields = fields
@@ -74,7 +75,7 @@ class ArmItem:
         self._properties = self._read_typed_field("properties", FieldKind.OBJECT, "an object", default={})
 
     def build_path(self, key: str) -> Path:
-        """Return the path of a field in the document."""
+        """Return the path of a field in the document: in `properties` if the field is there, else at the top level."""
         inside = ("properties", key) if key in self._properties else (key,)
         return (*self.path, *inside)
 
@@ -83,7 +84,7 @@ class ArmItem:
         self._findings.append(Problem(self.build_path(key), kind, detail, severity, file=self.file))
 
     def read_value(self, key: str) -> Any:
-        """Return the raw value of a field, None if absent."""
+        """Return the raw value of a field in `properties`, else at the top level; None if absent."""
         return self._properties[key] if key in self._properties else self._fields.get(key)
 
     @overload

@@ -122,7 +122,7 @@ class _WhatIfChangeReader:
 
     def __init__(self, file: str, *, is_stack: bool) -> None:
         self.file = file
-        self._is_stack = is_stack
+        self._is_stack = is_stack  # the what-if of a deployment stack has other field names
         self.findings: list[Problem] = []
         self._changes: list[ToolChange] = []
         self._unsupported_clusters: set[str] = set()  # names of clusters that Azure could not predict

@@ -395,7 +395,7 @@ class _SiteImport:
         return ImportedSiteObject(VIRTUAL_MACHINE, vm_id, attributes, references, resource_group=group)
 
     def _count_unmanaged_vm_as_occupied(self, name: str, placement: AzVmLocation | None, shape: AzVmSize) -> None:
-        """Count a VM without an object as occupied capacity of its machine, or as unplaced without a machine."""
+        """Count a VM not imported as an object: as occupied capacity of its machine, or as unplaced without one."""
         if placement is None:
             self.counts["unplaced"] += 1
             return

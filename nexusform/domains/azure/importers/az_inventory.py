@@ -107,7 +107,9 @@ def read_sites(
 def _report_uncaptured_kinds(
     items: AzResources, inventories: Sequence[AzInventory], findings: list[Problem], *, numbers_nodes: bool = True
 ) -> None:
-    """Report missing kinds, the optional ones only without errors. `numbers_nodes`: also missing creation times."""
+    """Report missing lists of racks and machines. Without errors, also report other data missing in the export.
+    `numbers_nodes`: this includes creation times of nodes.
+    """
     findings += find_missing_base_kinds(items)
     if not any(finding.severity is Severity.ERROR for finding in findings):
         findings += find_uncaptured_kind_warnings(items, inventories, numbers_nodes=numbers_nodes)

@@ -63,7 +63,9 @@ def collect_recorded_nodes(objects: Iterable[Mapping[str, Any]]) -> RecordedNode
 
 
 def add_pool_arguments(recorded_nodes: RecordedNodes, objects: Iterable[Mapping[str, Any]]) -> RecordedNodes:
-    """Return the recorded nodes by pool, with the POOL_ARGUMENTS of the pool in `objects`; None for a missing one."""
+    """Return the recorded nodes of each pool, with the arguments of the pool in `objects` (attributes of clusters and
+    pools). The arguments of a pool missing there are None.
+    """
     pools_of_objects = collect_recorded_nodes(objects)
     pools: dict[tuple[str, str], RecordedPoolNodes] = {}
     for key in dict.fromkeys([*recorded_nodes, *pools_of_objects]):

@@ -64,7 +64,7 @@ def build_new_pool_properties(values: Mapping[str, Any]) -> dict[str, Any]:
     for name, total_bytes in read_hugepages(values).items():
         if name in _PAGE_SIZES:
             page_bytes, azure_size = _PAGE_SIZES[name]
-            # Azure takes the number of pages.
+            # Azure takes the number of pages, of one size only.
             return {**body, "agentOptions": {"hugepagesCount": total_bytes // page_bytes, "hugepagesSize": azure_size}}
     return body
 

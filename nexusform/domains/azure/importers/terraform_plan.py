@@ -127,7 +127,9 @@ class _PlanReader:
             self._report("", NOT_PREDICTED, detail, is_warning=True)
 
     def _report_unread_type(self, value: Mapping[str, Any]) -> None:
-        """Report a change of a type not read but with effects on placement: as a warning if other changes are read."""
+        """Report a change of an unread type with effects on placement: an error if no other change is read, else a
+        warning.
+        """
         change, tool_type = get_mapping(value, "change"), get_text(value, "type")
         type_name = get_text(get_mapping(change, "after") or get_mapping(change, "before"), "type").partition("@")[0]
         is_unread = tool_type in _UNREAD and type_name.lower() in _UNREAD[tool_type]
@@ -270,8 +272,9 @@ class _PlanReader:
         """Return True if the entry's block depends on the other's, within the same instance of each shared module."""
         if entry.block == other.block or other.block not in self.references.find_dependencies(entry.block):
             return False
-        shared_instances = _count_shared_modules(entry.modules, other.modules)
-        return _count_shared_modules(entry.block[0], other.block[0]) == shared_instances  # by module name
+        shared_modules = _count_shared_modules(entry.block[0], other.block[0])  # module names, such as ("net",)
+        shared_instances = _count_shared_modules(entry.modules, other.modules)  # with keys, such as ("net[0]",)
+        return shared_modules == shared_instances
 
     def _report(self, address: str, kind: str, detail: str, *, is_warning: bool = False) -> None:
         severity = Severity.WARNING if is_warning else Severity.ERROR
@@ -399,7 +402,9 @@ class _ReferenceIndex:
             self._index_module((*path, name), inner)
 
     def _check_part_type(self, path: str, part: Any, kind: type, default: Any) -> Any:
-        """Return a part of the expected type, else `default`. A malformed part is recorded: the order depends on it."""
+        """Return a part of the expected type, else `default`. Record a malformed part: it may hide a dependency, so the
+        order of changes is not known.
+        """
         if part is None or isinstance(part, kind):
             return part or default
         expected = "a list" if kind is list else "an object"
@@ -407,7 +412,7 @@ class _ReferenceIndex:
         return default
 
     def find_blocks(self, block: Block, argument: str) -> set[Block]:
-        """Find the blocks referenced by an argument of a block, or by for_each, the source of each.value in it."""
+        """Find the blocks referenced by an argument of a block. Its for_each counts, too: each.value comes from it."""
         resource = self._blocks.get(block, {})
         expression = get_value_at_path(resource, "expressions", argument)
         names = [*_list_references(expression), *_list_references(resource.get("for_each_expression"))]
@@ -461,7 +466,9 @@ class _ReferenceIndex:
         return blocks
 
     def _list_output_references(self, path: tuple[str, ...], output: str) -> list[tuple[tuple[str, ...], str]]:
-        """List the references of a module output as (module path, name). If it is not declared, list all resources."""
+        """List the references of a module output as (module path, name). For an undeclared output, list all resources
+        of the module and of modules in it.
+        """
         declaration = self._outputs.get(path, {}).get(output)
         if isinstance(declaration, Mapping):
             names = _list_references(declaration.get("expression"))

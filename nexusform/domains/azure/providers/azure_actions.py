@@ -99,6 +99,7 @@ def find_action_run(body: Mapping[str, Any] | None, verb: ArmOperation, marker: 
 
 
 def _parse_action_start_time(run: Mapping[str, Any]) -> datetime:
+    """Return the start of a run; a run without a valid time counts as the oldest."""
     return parse_time(get_text(run, "startTime")) or datetime.min.replace(tzinfo=UTC)
 
 
