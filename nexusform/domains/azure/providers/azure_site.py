@@ -378,7 +378,7 @@ class AzureSiteProvider(ObservedSites):
         return group
 
     def _load_index(self) -> _ArmIndex:
-        """Return the index of all sites, built by the first call. Raises ProviderProblem."""
+        """Return the index of ARM ids and machines of all sites, built by the first call. Raises ProviderProblem."""
         sites = self._read_sites().values()
         with self._index_lock:
             if self._index is None:

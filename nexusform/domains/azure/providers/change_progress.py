@@ -100,7 +100,9 @@ def _update_record(
 
 
 def _explain_failure(body: Body, missing_counts: Mapping[str, str]) -> tuple[str, str] | None:
-    """Return code and message of a change failed or with missing nodes (`missing_counts`: texts by pool), else None."""
+    """Return (code, message) if the last change of a resource failed, or if nodes are missing after it; else None.
+    `missing_counts`: a text such as "2 of 4 nodes" by pool.
+    """
     state, names = read_provisioning_state(body), _extract_names_from_id(str(body.get("id")))
     subject = f"A change from an earlier apply of {'/'.join(names)}"
     if state in FAILED_STATES:

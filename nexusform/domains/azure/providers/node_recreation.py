@@ -101,7 +101,9 @@ def _find_kept_nodes(
 
 
 def find_nodes_to_delete(request: ChangeRequest, observed_nodes: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Return the platform names of observed nodes to be re-created elsewhere, for a step that releases capacity."""
+    """Return the platform names of observed nodes to be re-created elsewhere, for a step that releases capacity: nodes
+    absent after this step, and present after all steps of the object.
+    """
     planned_nodes, final_nodes = get_mapping(request.planned, "nodes"), get_mapping(request.final_attributes, "nodes")
     recreated_names = {
         str(node["platform_name"])

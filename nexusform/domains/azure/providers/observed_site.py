@@ -154,10 +154,11 @@ class ObservedSites(FixedIdentity):
 
     def find(self, resource_type: str, object_id: str) -> tuple[ObjectKey, Mapping[str, Any]] | None:
         """Find an object by type and id; it is managed from now on. None if no site lists it."""
-        self._record_separate_pools([ObjectKey(resource_type, object_id, creation=0)])
+        key = ObjectKey(resource_type, object_id, creation=0)  # the number is for objects in state
+        self._record_separate_pools([key])
         self._managed.add((resource_type, object_id))
         item = self._build_objects([]).get((resource_type, object_id))
-        return None if item is None else (ObjectKey(resource_type, object_id, creation=0), item.attributes)
+        return None if item is None else (key, item.attributes)
 
     def list_workload_ids(self) -> frozenset[tuple[str, str]]:
         """Return type and id of all clusters, and of all VMs outside clusters. Raises ProviderProblem."""
@@ -306,7 +307,7 @@ class ObservedSites(FixedIdentity):
         return rows_by_machine
 
     def list_warnings(self) -> list[Problem]:
-        """Collect warnings about requested but unobserved objects and unmanaged VMs."""
+        """Collect warnings about requested but unobserved objects, unmanaged VMs, and capture times in the future."""
         if self._sites is None:
             return []  # nothing was read
         from nexusform.domains.azure.providers.site_warnings import SiteWarningBuilder
@@ -525,7 +526,7 @@ def find_missing_nodes(observed: Mapping[str, Any], planned: Mapping[str, Any] |
 
 def _replace_nodes(attributes: dict[str, Any], nodes: Mapping[str, Any]) -> dict[str, Any]:
     """Return a cluster or pool with other nodes."""
-    count = {"node_count": len(nodes)} if "agent_pool" in attributes else {}  # an argument of a pool, so it stays
+    count = {"node_count": len(nodes)} if "agent_pool" in attributes else {}  # computed, but an argument of a pool
     return {**attributes, "nodes": nodes, **count}
 
 
@@ -581,7 +582,9 @@ def _merge_observed(attributes: Mapping[str, Any], item: ImportedSiteObject) -> 
 
 
 def _remove_requested_hugepages(recorded: Mapping[str, Any], observed: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the observed pools without hugepages requested by their azure block, or in another notation ("8192Mi")."""
+    """Return the observed pools without the hugepages equal to those requested, so that they do not differ. They may be
+    requested in the azure block of the pool, or in another notation: "8192Mi" for "8Gi".
+    """
     pools = dict(observed)
     for label, pool in recorded.items():
         options = get_value_at_path(pool, "azure", "body", "properties", "agentOptions")

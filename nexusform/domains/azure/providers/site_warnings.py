@@ -48,7 +48,7 @@ class SiteWarningBuilder:
         self.source = source
         self.sites = sites
         self.unobserved = unobserved  # ids of objects in state without a complete list, by site and type
-        self.managed = managed
+        self.managed = managed  # type and id of the objects in state
 
     def build_warnings(self) -> list[Problem]:
         """Build all warnings. A site without objects in state gets only those about unmanaged VMs."""

@@ -101,7 +101,8 @@ def _build_location_accuracy_section(checks: Sequence[ClusterLocationCheck]) -> 
         cells = (check.name, f"{count:,}", f"{check.rack_hits:,}", f"{on_machine:,}", f"{count - on_machine:,}")
         rows.append(Row(cells, is_finding=on_machine < count))
     columns = ("Cluster", "VMs", "Rack as predicted", "Machine as predicted", "Misses")
-    return Section("Clusters", table=Table(columns, tuple(rows), figures=frozenset({1, 2, 3, 4})))
+    right_aligned_columns = frozenset({1, 2, 3, 4})  # the numbers
+    return Section("Clusters", table=Table(columns, tuple(rows), figures=right_aligned_columns))
 
 
 def _build_wrong_locations_section(checks: Sequence[ClusterLocationCheck]) -> Section:
@@ -164,7 +165,8 @@ def _build_predictions_section(site: str, record: PredictionRecord) -> Section:
         if subject in _SUBJECTS:
             share = "sure" if percent >= _CERTAIN else f"{percent} % to below {percent + 10} %"
             rows.append(Row((_SUBJECTS[subject], share, f"{class_score.verified:,}", f"{class_score.correct:,}")))
-    table = Table(("Prediction", "Share", "Verified", "Correct"), tuple(rows), figures=frozenset({2, 3}))
+    right_aligned_columns = frozenset({2, 3})  # the numbers of predictions
+    table = Table(("Prediction", "Share", "Verified", "Correct"), tuple(rows), figures=right_aligned_columns)
     lines = (format_prediction_accuracy(score),) if score is not None else ()
     return Section(f"Predictions of applied plans on {site}", lines, table=table)
 

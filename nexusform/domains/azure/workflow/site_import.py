@@ -315,7 +315,9 @@ def import_site(
 
 
 def _format_site_counts(site: ImportedSite) -> str:
-    """Format the counts of racks, machines and clusters, and of VMs: imported, without machine, only used capacity."""
+    """Format the counts of racks, machines and clusters, and of VMs: imported, without a machine, or not imported and
+    counted as occupied capacity.
+    """
     types = [item.type for item in site.objects]
     parts = [
         format_count(types.count("nexus_rack"), "rack"),
