@@ -133,7 +133,9 @@ def predict_decision(case: ConformanceCase) -> Any:
 
 
 def build_program_answer(command: str) -> Answer:
-    """Return the answers of a program: two texts on its stdin, a decision on its stdout. Raises ValueError."""
+    """Return a function for the answers of a program: a case as JSON on its stdin, the decision on its stdout. Raises
+    ValueError.
+    """
     words = shlex.split(command)
     if not words:
         raise ValueError("no program")

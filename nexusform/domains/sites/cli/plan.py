@@ -195,7 +195,7 @@ def _plan_sites_on_engine(
 
 
 def _print_next_steps(result: FleetPlanningResult, screen: Screen, out: str) -> None:
-    """Print the plan's file and the next command, or the way to save a plan with changes, and the approved digest."""
+    """Print the plan's file and the next command, or else how to save a plan with changes. Then print its digest."""
     if out and not has_errors(result.diagnostics):
         screen.print_text(f"Saved the plan to: {out}   (nexusform sites apply {out})")
     elif result.plan.select_by_status(SiteStatus.PLANNED) and not out:

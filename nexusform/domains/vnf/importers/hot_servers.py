@@ -396,7 +396,7 @@ def _parse_flavor_size(template: Template, flavor: object) -> VduSize:
         return VduSize()
     flavor_properties = get_resource_properties(template.root.get_node("resources", flavor.name))
     vcpus, ram, disk = (
-        _parse_count(template, flavor_properties.get_node(name), 10**9) for name in ("vcpus", "ram", "disk")
+        _parse_count(template, flavor_properties.get_node(name), maximum=10**9) for name in ("vcpus", "ram", "disk")
     )
     return VduSize(vcpus or None, convert_to_gib(ram) if ram else None, disk)  # 0 is no size
 

@@ -302,7 +302,7 @@ def convert_to_mib(value: Any, units: Mapping[str, int]) -> int | None:
     unit = units.get(match[2].lower())
     if unit is None:
         return None
-    integer_part, _, fraction = match[1].partition(".")
+    integer_part, _, fraction = match[1].partition(".")  # whole numbers keep the result exact
     billionths = int(integer_part) * _NANO + int(fraction.ljust(9, "0"))
     return -(-billionths * unit // (_MIB * _NANO))  # rounded up
 

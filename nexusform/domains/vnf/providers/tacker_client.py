@@ -43,7 +43,7 @@ class TackerProblem(ProviderProblem):
 
     def __init__(self, message: str, *, status: int = 0, is_unreachable: bool = False) -> None:
         super().__init__(message, is_unreachable=is_unreachable)
-        self.status = status
+        self.status = status  # HTTP status, 0 without an answer
 
 
 class PollTiming(Struct, frozen=True):

@@ -138,7 +138,9 @@ _RESUME: Final = "The next apply continues: nexusform apply -resume"
 
 @contextmanager
 def _defer_during_outage(consequence: str = "") -> Iterator[None]:
-    """Raise StepPending if Tacker is unreachable: the next apply then continues. Other errors pass."""
+    """Raise StepPending if Tacker is unreachable: the next apply then continues. Other errors pass. `consequence` is a
+    sentence for its message.
+    """
     try:
         yield
     except TackerProblem as problem:

@@ -318,8 +318,9 @@ def _add_observed_vnfcs(
 
 
 def _build_result(planned: Mapping[str, Any], instance: VnfInstance) -> ChangeResult:
-    """Return the attributes after a step, with the paths of the observed VNFCs (VMs) and a note with their ids. A VNFC
-    is observed if Tacker knows its host or no machine was planned. Otherwise its machine stays a prediction.
+    """Return the attributes after a step, with the paths of the observed VNFCs (VMs), and a note (private data in
+    state) with their ids. A VNFC is observed if Tacker knows its host or no machine was planned. Otherwise its machine
+    stays a prediction.
     """
     attributes = match_vnfcs(planned, instance.vnfcs)
     located_ids = {vnfc.id for vnfc in instance.vnfcs if vnfc.host}

@@ -176,7 +176,9 @@ def _find_planned_grant(
 
 
 def _is_repeated_operation(request: Mapping[str, Any], earlier: GrantRecord) -> bool:
-    """Return whether an operation repeats a failed one (RETRY_KEY). A termination happens once per instance."""
+    """Return whether an operation repeats the one granted `earlier`: the parameter RETRY_KEY names it as failed. A
+    termination has no parameters, but an instance has only one.
+    """
     if request["operation"] == _TERMINATE:
         return bool(request["vnfInstanceId"] == earlier.instance_id)
     failed_ids = get_text(request, "additionalParams", RETRY_KEY).split(",")

@@ -227,6 +227,7 @@ class GrantJournal:
 
     def add(self, record: GrantRecord) -> None:
         """Append a record to the journal file, synced to disk, and to `records`."""
+        # The first newline ends a line cut off by the end of an earlier process.
         text = b"\n" + msgspec.json.encode(_JournalEntry(self.digest, record)) + b"\n"
         descriptor = open_regular_file(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
         try:

@@ -359,9 +359,9 @@ RETRY_KEY: Final = "nexusform-retry-of"
 
 
 def compute_target_levels(attributes: Mapping[str, Any]) -> dict[str, int]:
-    """Return the scale level of each aspect for the arguments of a VNF: as configured, else of its first level."""
-    first_level = read_documents(attributes).vnf.find_level(attributes.get("instantiation_level"))
-    levels = dict(first_level.scale_levels)
+    """Return the scale level of each aspect of a VNF: as configured, else of its instantiation level."""
+    instantiation_level = read_documents(attributes).vnf.find_level(attributes.get("instantiation_level"))
+    levels = dict(instantiation_level.scale_levels)
     for aspect, level in get_mapping(attributes, "scale_levels").items():
         levels[aspect] = int(level)
     return levels
