@@ -317,7 +317,7 @@ def describe_type(value: Any) -> str:
 
 
 def find_newest_change_time(items: Iterable[ArmItem]) -> datetime | None:
-    """Find the newest createdAt or lastModifiedAt of the resources."""
+    """Find the newest createdAt or lastModifiedAt of the resources, None without any."""
     moments: list[datetime | None] = []  # None: absent, or not a time
     for item in items:
         system_data = item.read_value("systemData")

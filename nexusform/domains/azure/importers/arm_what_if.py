@@ -91,7 +91,7 @@ def _read_changes(
     file: str, document: Mapping[str, Any], list_name: str, command: str, *, is_stack: bool
 ) -> tuple[tuple[ToolChange, ...], list[Problem]]:
     """Return the changes of a document, and its problems. Resources not predicted by Azure are warnings, or errors if
-    there are no changes. `command` creates a valid document.
+    there are no changes. `command` creates a valid document. `is_stack`: it is of a deployment stack.
     """
     error = document.get("error")
     if isinstance(error, Mapping):
@@ -140,14 +140,14 @@ class _WhatIfChangeReader:
             type_name, names = _parse_id(arm_id)
             change_type = get_text(value, "changeType").lower()
             is_unchanged = _ACTIONS.get(change_type) is AzAction.KEEP
-            if type_name in UNREAD_TYPES and not is_unchanged:
+            if not type_name:
+                self._report_unreadable_id(arm_id, value, path)
+            elif type_name in UNREAD_TYPES and not is_unchanged:
                 detail = f"resources of type {type_name} are not read: effects of {names[-1]} are not predicted."
                 self._report(path, NOT_PREDICTED, detail, severity=Severity.WARNING)
-            elif not type_name:
-                self._report_unreadable_id(arm_id, value, path)
             kind = KIND_OF.get(type_name)
             if kind is None:
-                continue
+                continue  # reported above, or without effect on placement
             is_uncertain = is_potential or get_text(value, "changeCertainty").lower() == "potential"
             title = "/".join(names)
             if is_uncertain and not is_unchanged:

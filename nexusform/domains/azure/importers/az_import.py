@@ -527,11 +527,9 @@ def build_machine_observation(machine: AzMachine, before: Values, time: str | No
     if is_own_cordon and before.get(CORDONED_BY_ACTION) and not is_requested:
         record[CORDONED_BY_ACTION] = True  # an earlier machine action still cordons it
     is_unchanged = all(before.get(name) == record[name] for name in (*_FACTS, "message"))
-    since = time
-    if is_unchanged:  # keep the time of the first read with this status
-        since = before.get("since") or time
+    first_time = before.get("since") if is_unchanged else None  # of the first read with this status
     is_in_service = not find_observed_reasons(record)
-    record["since"] = None if is_in_service else since
+    record["since"] = None if is_in_service else first_time or time
     return record
 
 

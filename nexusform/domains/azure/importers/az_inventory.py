@@ -340,8 +340,9 @@ def _add_vm_to_machine_load(
 ) -> None:
     """Add a VM of size `shape` to the load of the machine `name`. Warn once if the load exceeds the hardware."""
     totals = (hardware.cells * hardware.cpus_per_cell, hardware.cells * hardware.memory_gib_per_cell, hardware.disk_gib)
-    before = loads.get(name, (0, 0, 0))
-    cpus, memory, disk = before[0] + shape.cpu_cores, before[1] + shape.memory_gib, before[2] + shape.disk_gib
+    before = loads.get(name, (0, 0, 0))  # vCPUs, GiB of memory, GiB of disk
+    used_cpus, used_memory, used_disk = before
+    cpus, memory, disk = used_cpus + shape.cpu_cores, used_memory + shape.memory_gib, used_disk + shape.disk_gib
     loads[name] = (cpus, memory, disk)
     was_overloaded = any(map(gt, before, totals))  # the warning was added with an earlier VM
     if any(map(gt, loads[name], totals)) and not was_overloaded:
@@ -405,7 +406,8 @@ def build_failure_findings(failures: Sequence[AzFailure], site: str = "") -> lis
     """Build one warning per kind and state, with names and reasons."""
     by_state = group_by(failures, attrgetter("kind", "state"))
     findings: list[Problem] = []
-    for kind, state in sorted(by_state, key=lambda key: (FAILURE_KINDS.index(key[0]), key[1])):
+    order = {kind: number for number, kind in enumerate(FAILURE_KINDS)}
+    for kind, state in sorted(by_state, key=lambda kind_and_state: (order[kind_and_state[0]], kind_and_state[1])):
         objects = by_state[kind, state]
         labels = [failure.name + enclose(" (", failure.reason, ")") for failure in objects]
         names = format_first_items(labels, _MAX_FAILURES)

@@ -60,6 +60,7 @@ class NodeReading:
     __slots__ = ("figures", "is_pool_derived", "item", "machine", "name", "pool", "sku_name")
 
     def __init__(self, item: ArmItem, name: str, cluster: AzCluster, initial: Sequence[AzPool]) -> None:
+        """Read a node (`item`). Derive a missing pool and VM SKU from its name and its cluster's pools."""
         self.item = item
         self.name = name
         self.machine = normalize_id(item.read_text("bareMetalMachineId", ""))
@@ -114,7 +115,7 @@ class ClusterNodes:
             first = by_machine.setdefault(record.machine, record)
             first.figures = tuple(map(max, first.figures, record.figures))
         placed = [record for machine, record in by_machine.items() if machine]
-        if len(records) > 1:
+        if len(records) > 1:  # reported at the second record
             consequence = "it is read once"
             if len(placed) > 1:
                 consequence = f"the capacity on {format_count(len(placed) - 1, 'other machine')} counts as used"
@@ -486,7 +487,9 @@ def _build_cluster(item: ArmItem, name: str, cluster_id: str, pools: Sequence[Az
 
 
 def _build_node(node: NodeReading, cluster: str, skus: Mapping[str, VmSku], *, is_duplicate: bool = False) -> ListedVm:
-    """Build a VM from a node, together with the id of its machine ("": none) and its JSON object."""
+    """Build a VM from a node, with the id of its machine ("": none) and its JSON object. `is_duplicate`: it is a
+    further record of a node, on another machine.
+    """
     item = node.item
     vm = AzNode(
         name=f"{node.name} (listed twice)" if is_duplicate else node.name,

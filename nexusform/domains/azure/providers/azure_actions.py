@@ -136,7 +136,9 @@ class MachineActionClient(ArmClient):
             was_sent = True  # the operation is unknown: its run decides
 
     def _wait_until_visible(self, change: ArmChange, step: ChangeRequest, etag_before: str, *, succeeded: bool) -> None:
-        """Wait for the visible effect of an action. An action without one (`expected` None) is done with its run."""
+        """Wait like the base class for an action with a visible effect. Without one (`expected` is None), the end of
+        its run suffices.
+        """
         if change.expected is not None:
             super()._wait_until_visible(change, step, etag_before, succeeded=succeeded)
 

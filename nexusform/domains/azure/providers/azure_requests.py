@@ -175,6 +175,7 @@ class ArmClient:
     """Azure Resource Manager through the SDK's client, for one step at a time per thread."""
 
     def __init__(self, client: Any, endpoint: str, subscription_id: str, pace: PollTiming) -> None:
+        """Keep the SDK's client and the URL of ARM (`endpoint`). `pace`: interval of reads, and the clock."""
         self._client = client
         self._endpoint = urlsplit(endpoint)
         self._subscription = subscription_id
@@ -426,7 +427,9 @@ class ArmClient:
         return location
 
     def _build_problem(self, change: ArmChange, problem: Any, *, was_sent: bool) -> ProviderProblem:
-        """Build the problem for an SDK error: ProviderProblem if Azure rejects an unsent change, else StepPending."""
+        """Build the problem for an SDK error: ProviderProblem if Azure rejects a change not sent before, else
+        StepPending. `was_sent`: Azure may have the change.
+        """
         from azure.core.exceptions import ClientAuthenticationError
 
         code = getattr(problem, "status_code", None)
@@ -481,9 +484,8 @@ def _determine_progress(change: ArmChange, observed: Mapping[str, Any] | None, *
     if state not in FINAL_STATES:
         return _ChangeStatus.IN_PROGRESS
     is_action = change.verb in _ACTION_VERBS
-    # The body of an action is no part of the machine, so only its expected properties are compared.
-    compares_expected_only = was_sent or is_action
-    if not _is_change_visible(change, observed, was_sent=compares_expected_only):
+    compares_expected_only = was_sent or is_action  # the body of an action is no part of the machine
+    if not _is_change_visible(change, observed, compares_expected_only=compares_expected_only):
         return _ChangeStatus.NOT_SENT
     if change.is_retry and not was_sent:
         return _ChangeStatus.NOT_SENT  # it failed before, although its values are visible
@@ -495,9 +497,9 @@ def _determine_progress(change: ArmChange, observed: Mapping[str, Any] | None, *
     return _ChangeStatus.DONE
 
 
-def _is_change_visible(change: ArmChange, observed: Mapping[str, Any], *, was_sent: bool) -> bool:
-    """Return True if a resource has the values of a change. An unsent body is compared as a whole, a sent one only by
-    `expected` and tags, because Azure returns no secrets such as keys.
+def _is_change_visible(change: ArmChange, observed: Mapping[str, Any], *, compares_expected_only: bool) -> bool:
+    """Return True if a resource has the values of a change: its whole body, or with `compares_expected_only` only its
+    `expected` properties and tags. Azure returns no secrets such as keys, so a sent body cannot be compared as a whole.
     """
     if not change.removed_tags.isdisjoint(get_mapping(observed, "tags")):
         return False  # a tag to remove is still there
@@ -505,7 +507,7 @@ def _is_change_visible(change: ArmChange, observed: Mapping[str, Any], *, was_se
         return True  # its existence suffices
     body = get_mapping(change.body)
     visible_part = {"properties": get_mapping(change.expected), **select_members(body, ("tags",))}
-    return has_requested_values(observed, visible_part if was_sent else body)
+    return has_requested_values(observed, visible_part if compares_expected_only else body)
 
 
 def _determine_absent_progress(change: ArmChange, *, was_sent: bool) -> _ChangeStatus:
@@ -527,9 +529,9 @@ def read_provisioning_state(body: Mapping[str, Any] | None) -> str:
 def build_failure_record(
     arm_id: str, code: str, message: str, change: ArmChange, step: ChangeRequest
 ) -> dict[str, Any]:
-    """Build the record of a failed change for state. Fields: resource (`id`), names of changed properties
-    without values (`parts`), whether the azure block's body was changed (`body`), Azure's `code`, consecutive
-    failures (`times`), and the message (`words`).
+    """Build the record of a failed change for state. `id` is the resource, `parts` the names of its changed properties.
+    `body` is True if the azure block was changed. `code` is Azure's, `times` the number of consecutive failures, and
+    `words` the message.
     """
     previous = get_mapping(step.unfinished_change)
     is_same = (previous.get("id"), previous.get("code")) == (arm_id, code)

@@ -273,7 +273,7 @@ class ObservedSites(FixedIdentity):
         return self._read_sites().get(key.id.partition("/")[0]) if key.type in types else None
 
     def _find_cluster(self, key: ObjectKey) -> AzCluster | None:
-        """Find the cluster named in the id of a cluster or pool."""
+        """Find the cluster named in the id of a cluster or pool; None for another object, or without this cluster."""
         site = self._find_site(key, _CLUSTER, _POOL)
         if site is None:
             return None  # another type, or an unlisted site

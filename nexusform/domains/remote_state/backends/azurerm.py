@@ -51,6 +51,7 @@ class AzureBackend(LineJournalBackend):
         workspace: str = DEFAULT_WORKSPACE,
         max_bytes: int = registry.MAXIMUM_SIZE,
     ) -> None:
+        """Prepare the access to the blob `key` (with a suffix for another than the default workspace)."""
         check_name(workspace)
         self._max_bytes = max_bytes
         self._container = container
@@ -93,7 +94,9 @@ class AzureBackend(LineJournalBackend):
                 self._blob.upload_blob(document, overwrite=False)
 
     def write_merged_state(self, document: bytes, keep: Sequence[bytes] = ()) -> None:
-        """Write the document, then empty the journal but for `keep`. Readers skip lines before the document's mark."""
+        """Write the document, then empty the journal but for `keep`. First a line of the journal marks all lines before
+        it as part of this document, so that no reader repeats them after an interruption.
+        """
         with self._convert_errors("write to the journal"):
             if keep or self._journal.has_lines():
                 self._journal.add_lines([journal_lines.build_compaction_mark(document), *keep])

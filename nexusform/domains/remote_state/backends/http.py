@@ -135,7 +135,7 @@ class HttpBackend:
             self._journal.remove()
 
     def needs_checkpoint(self) -> bool:
-        """Return whether the server's document should be updated."""
+        """Return whether the server's document is old, so that it should be updated during an apply."""
         return time.monotonic() - self._sent_at >= _CHECKPOINT_SECONDS
 
     def write_checkpoint(self, document: bytes, records: Sequence[bytes]) -> None:

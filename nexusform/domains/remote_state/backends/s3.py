@@ -49,6 +49,7 @@ class S3Backend(LineJournalBackend):
         workspace: str = DEFAULT_WORKSPACE,
         max_bytes: int = registry.MAXIMUM_SIZE,
     ) -> None:
+        """Prepare the access to the object `key`, or for another than the default workspace PREFIX/WORKSPACE/KEY."""
         check_name(workspace)
         self._client = client
         self._bucket = bucket
@@ -83,7 +84,9 @@ class S3Backend(LineJournalBackend):
         self.check_lease()
 
     def write_merged_state(self, document: bytes, keep: Sequence[bytes] = ()) -> None:
-        """Write the document, then empty the journal but for `keep`. Readers skip lines before the document's mark."""
+        """Write the document, then empty the journal but for `keep`. First a line of the journal marks all lines before
+        it as part of this document, so that no reader repeats them after an interruption.
+        """
         with self._convert_errors("write to the journal"):
             has_lines = bool(keep) or self._journal.has_lines()
             if has_lines:

@@ -149,7 +149,7 @@ def _load_signer(arguments: PlanArguments) -> tuple[Signer | None, list[Diagnost
 
 
 def write_plan_reports(plan: FleetPlan, reports: Iterable[ReportFlag], *, as_json: bool) -> None:
-    """Write the reports of a plan, and its JSON document to stdout if requested."""
+    """Write the reports of a plan, and with `as_json` its JSON document to stdout."""
     for report in reports:
         write_report(FORMATS[report.format](plan), report)
     if as_json:

@@ -70,7 +70,7 @@ def open_fleet(
     allowed_sources: Sequence[str] = (),
 ) -> OpenedFleet:
     """Read nexusform.sites.hcl of the current directory, and build the context of its tasks. `now` is the current time
-    of plans, "" for the present. Sources may also be below the directories `allowed_sources`.
+    of plans, "" for the present. `has_lock`: plans lock their states. Sources may also be below `allowed_sources`.
     """
     now = now or read_clock(location.environment)
     allowed_directories = tuple(str(Path(directory).absolute()) for directory in allowed_sources)

@@ -315,9 +315,9 @@ _VNIC_TYPE: Final = "binding:vnic_type"
 def add_server_vdu(
     reading: HotReading, template: Template, name: str, properties: Node, repeat: ResourceRepetition, hints: Hints
 ) -> None:
-    """Add a server of a template as a VDU (kind of VM), with its scheduler hints. The VDU has the name of the server,
-    or that of its group if the VNFD only has a VDU of this name. A name in use is extended, with a warning. Report an
-    invalid name, and a missing number of servers.
+    """Add a server of a template as a VDU (kind of VM), with its scheduler hints. The VDU has the name of the server.
+    If the VNFD has a VDU named after its group instead, it has this name. A name in use is extended, with a warning.
+    Report an invalid name, and a missing number of servers.
     """
     notes = template.notes
     outer_name = template.scope.rpartition("/")[2] or repeat.group  # the resource around it, "": none

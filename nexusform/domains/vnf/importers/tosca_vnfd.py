@@ -452,16 +452,16 @@ def _warn_duplicate_deltas(aspect: str, vdu: str, policies: tuple[_Deltas, _Delt
     """Warn about two policies for one scaling aspect and VDU; the name of one may hint at the intended VDU. A policy
     "VDU2_scaling" with the target VDU1 is likely for VDU2.
     """
-    wrong_policy, intended_vdu = policies[1], ""  # "": no hint
+    first, second = policies
+    wrong_policy, intended_vdu = second, ""  # "": no hint
     for deltas, name in product(policies, topology.node_names):
         if name != vdu and deltas.policy.startswith(name):
             wrong_policy, intended_vdu = deltas, name
             break  # the first hint counts
     hint = f' By its name, "{wrong_policy.policy}" is for "{intended_vdu}".' if intended_vdu else ""
     detail = (
-        f'"{policies[0].policy}" (line {policies[0].body.line}) and "{policies[1].policy}" (line '
-        f'{policies[1].body.line}) both set the increase of "{vdu}" for the aspect "{aspect}". '
-        f"The last one is used; they are not added.{hint}"
+        f'"{first.policy}" (line {first.body.line}) and "{second.policy}" (line {second.body.line}) both set the '
+        f'increase of "{vdu}" for the aspect "{aspect}". The last one is used; they are not added.{hint}'
     )
     topology.notes.add_warning(wrong_policy.body.get_node("targets"), CORRECTED, detail)
 

@@ -97,7 +97,7 @@ class TackerClient:
         """Return the objects of all pages of a list. Raises TackerProblem."""
         budget = PageLimits()
         rows: list[Mapping[str, Any]] = []
-        marker = ""
+        marker = ""  # identifies the page to read, in the link of the page before; "": the first or none
         while True:
             answer = self._read_answer(path, {**query, _MARKER: marker} if marker else query)
             page = self._parse(answer)
@@ -151,7 +151,9 @@ class TackerClient:
         *,
         is_repeated: bool = False,
     ) -> ApiResponse:
-        """Send a request, again with a new token after a 401. Return a 404 to GET or DELETE. Raises TackerProblem."""
+        """Send a request, and once again (`is_repeated`) with a new token after a 401. Return a 404 to GET or DELETE.
+        Raises TackerProblem for other errors.
+        """
         headers = {"Version": "2.0.0", "Accept": "application/json"}
         if self._credentials.fields:
             self._token = self._token or fetch_token(self._credentials)

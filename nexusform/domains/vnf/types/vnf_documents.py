@@ -303,7 +303,7 @@ def resolve_vdu_sku(vdu: Vdu, block: Mapping[str, Any], context: ResourceContext
 
 
 def _find_sku(name: str, vdu: Vdu, block: Mapping[str, Any], context: ResourceContext) -> VmSku | None:
-    """Return the SKU of a flavor with the image of the VDU, else of the flavor alone."""
+    """Return the SKU of a flavor with the image of the VDU, else of the flavor alone, else None."""
     image = str(block.get("image") or vdu.image)  # "": unknown
     return context.find_sku(build_sku_name(name, image)) or context.find_sku(name)
 
