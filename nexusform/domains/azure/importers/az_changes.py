@@ -141,8 +141,7 @@ class _ChangedSite:
         sku_fields = ("vmSkuName", "controlPlaneNodeConfiguration", INITIAL_POOLS, "nodes")
         for item in chain(self.bodies[CLUSTERS].values(), self.bodies[POOLS].values()):
             self.skus.update(_list_vm_skus_of_body({name: item.read_value(name) for name in sku_fields}))
-        # Effects of the changes, for the result: see the fields of ResourcesAfterChanges.
-        self.pools: list[NewAgentPool] = []
+        self.pools: list[NewAgentPool] = []  # effects of the changes: see ResourcesAfterChanges
         self.recreated_ids: set[str] = set()
         self.clusters_losing_pools: set[str] = set()
         self.addresses: dict[str, str] = {}
@@ -304,8 +303,7 @@ class _ChangedSite:
             "id": key,
             "name": change.names[-1],
             "type": TYPE_OF_KIND[change.kind],
-            # Sorts after every existing object, in creation order.
-            "systemData": {"createdAt": f"later-{len(self.addresses):06}"},
+            "systemData": {"createdAt": f"later-{len(self.addresses):06}"},  # sorts after every existing object
         }
         self._set_location(change, body)
         self.addresses[key] = change.address

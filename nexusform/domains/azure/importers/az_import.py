@@ -129,8 +129,7 @@ class _SiteImport:
         self.custom_skus = custom_skus
         self.declared_skus = declared_skus
         self.skus: dict[str, VmSku] = {**CATALOGUES[NEWEST].vm_skus, **custom_skus}
-        # Compute the availability zone of each rack; default to the end of its name.
-        self.zones: dict[str, str] = {}
+        self.zones: dict[str, str] = {}  # by rack; by default the end of its name
         for rack in self.site.racks:
             zone = _INVALID_ZONE_CHARACTERS.sub("", rack.availability_zone or "")
             self.zones[rack.name] = (zone or _INVALID_ZONE_CHARACTERS.sub("", rack.name) or "zone")[-_MAX_ZONE_LENGTH:]
@@ -303,9 +302,7 @@ class _SiteImport:
         return records
 
     def _build_node(self, pool: str, number: int, sku_name: str, node: AzNode | None) -> dict[str, Any]:
-        """Build the record of one node, and count an existing one. `node`: the VM in Azure, None for a missing node.
-        The record of a missing node has no machine.
-        """
+        """Build the record of a node, and count it. `node`: the VM in Azure, None for a missing one."""
         record: dict[str, Any] = {
             "role": "ControlPlane" if pool == CONTROL_PLANE else "Worker",
             "pool": pool,
@@ -421,8 +418,7 @@ def build_pool_arguments(pool: AzPool) -> dict[str, Any]:
     """Build the arguments of an agent pool's block."""
     settings = {name: getattr(pool, name) or default for name, default in UPGRADE_DEFAULTS.items()}
     count, size = pool.hugepages
-    # Kubernetes names the size and counts memory: 4 pages of "2M" are 8Mi of hugepages-2Mi.
-    kubelet: dict[str, Any] = {}
+    kubelet: dict[str, Any] = {}  # Kubernetes counts memory: 4 pages of "2M" are 8Mi of hugepages-2Mi
     if count:
         pages = {f"hugepages-{size}i": f"{count * int(size[:-1])}{size[-1]}i"}
         kubelet = {"kubelet": {"extended_resources": pages}}

@@ -406,8 +406,7 @@ def build_failure_findings(failures: Sequence[AzFailure], site: str = "") -> lis
     """Build one warning per kind and state, with names and reasons."""
     by_state = group_by(failures, attrgetter("kind", "state"))
     findings: list[Problem] = []
-    order = {kind: number for number, kind in enumerate(FAILURE_KINDS)}
-    for kind, state in sorted(by_state, key=lambda kind_and_state: (order[kind_and_state[0]], kind_and_state[1])):
+    for kind, state in sorted(by_state, key=lambda pair: (FAILURE_KINDS.index(pair[0]), pair[1])):  # (kind, state)
         objects = by_state[kind, state]
         labels = [failure.name + enclose(" (", failure.reason, ")") for failure in objects]
         names = format_first_items(labels, _MAX_FAILURES)

@@ -60,12 +60,11 @@ class NodeReading:
     __slots__ = ("figures", "is_pool_derived", "item", "machine", "name", "pool", "sku_name")
 
     def __init__(self, item: ArmItem, name: str, cluster: AzCluster, initial: Sequence[AzPool]) -> None:
-        """Read a node (`item`). Derive a missing pool and VM SKU from its name and its cluster's pools."""
+        """Read a node (`item`), with missing values derived. `initial`: pools in the creation of its cluster."""
         self.item = item
         self.name = name
         self.machine = normalize_id(item.read_text("bareMetalMachineId", ""))
         pool_name = extract_name(item.read_text("agentPoolId"))
-        # `initial`: pools in the creation request of the cluster.
         known_names = (pool.name for pool in (*cluster.pools, *initial))
         # Ids ignore case: take the name as in the body of the pool.
         self.pool = next((name for name in known_names if name.lower() == pool_name.lower()), pool_name)
@@ -487,8 +486,8 @@ def _build_cluster(item: ArmItem, name: str, cluster_id: str, pools: Sequence[Az
 
 
 def _build_node(node: NodeReading, cluster: str, skus: Mapping[str, VmSku], *, is_duplicate: bool = False) -> ListedVm:
-    """Build a VM from a node, with the id of its machine ("": none) and its JSON object. `is_duplicate`: it is a
-    further record of a node, on another machine.
+    """Build a VM from a node, with its machine's id ("": none) and JSON object. `is_duplicate`: its name has another
+    VM.
     """
     item = node.item
     vm = AzNode(

@@ -108,9 +108,9 @@ def _check_pool_hugepages(name: str, before: Mapping[str, Any] | None, after: Ma
                     "a pool with another name, drain this one and remove it."
                 )
             return
-    page_bytes = {size: page_size for size, (page_size, _) in _PAGE_SIZES.items()}
-    is_in_whole_pages = all(size in page_bytes and total % page_bytes[size] == 0 for size, total in pages.items())
-    if len(pages) > 1 or not is_in_whole_pages:
+    # The first value of a size in _PAGE_SIZES is its number of bytes.
+    has_whole_pages = (size in _PAGE_SIZES and total % _PAGE_SIZES[size][0] == 0 for size, total in pages.items())
+    if len(pages) > 1 or not all(has_whole_pages):
         declared = " and ".join(f"{total / 2**20:g} MiB of {size}" for size, total in pages.items())
         sizes = " or ".join(_PAGE_SIZES)
         yield f"The pool {name} declares {declared}. Azure takes hugepages of one size in whole pages: {sizes}."

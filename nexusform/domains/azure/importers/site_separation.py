@@ -74,8 +74,7 @@ def select_site_resources(items: AzResources, name: str | None) -> tuple[AzResou
     count if others have some.
     """
     sites = split_by_site(items)
-    # The sites with racks or machines; if there are none, those with a Nexus cluster.
-    candidates: list[str] = []
+    candidates: list[str] = []  # with racks or machines; if there are none, with a Nexus cluster
     for kinds in (BASE_KINDS, ("clusters",)):
         if not candidates:
             candidates = [site for site, resources in sites.items() if any(map(resources.list_resources, kinds))]

@@ -39,8 +39,7 @@ _ACTIONS: Final[Mapping[tuple[str, ...], AzAction]] = {
     ("delete",): AzAction.DELETE,
     ("delete", "create"): AzAction.REPLACE,
     ("create", "delete"): AzAction.REPLACE,
-    # The existing object leaves the state and remains next to the new one.
-    ("create", "forget"): AzAction.CREATE,
+    ("create", "forget"): AzAction.CREATE,  # the existing object leaves the state and remains next to the new one
     ("forget", "create"): AzAction.CREATE,
     **dict.fromkeys([("no-op",), ("read",), ("forget",)], AzAction.KEEP),
 }
@@ -127,9 +126,7 @@ class _PlanReader:
             self._report("", NOT_PREDICTED, detail, is_warning=True)
 
     def _report_unread_type(self, value: Mapping[str, Any]) -> None:
-        """Report a change of an unread type with effects on placement: an error if no other change is read, else a
-        warning.
-        """
+        """Report a change of an unread type with effects on placement: an error only if no other change is read."""
         change, tool_type = get_mapping(value, "change"), get_text(value, "type")
         type_name = get_text(get_mapping(change, "after") or get_mapping(change, "before"), "type").partition("@")[0]
         is_unread = tool_type in _UNREAD and type_name.lower() in _UNREAD[tool_type]
@@ -402,9 +399,7 @@ class _ReferenceIndex:
             self._index_module((*path, name), inner)
 
     def _check_part_type(self, path: str, part: Any, kind: type, default: Any) -> Any:
-        """Return a part of the expected type, else `default`. Record a malformed part: it may hide a dependency, so the
-        order of changes is not known.
-        """
+        """Return a part of the expected type, else `default`. Record a malformed part: it may hide a dependency."""
         if part is None or isinstance(part, kind):
             return part or default
         expected = "a list" if kind is list else "an object"

@@ -136,9 +136,7 @@ class MachineActionClient(ArmClient):
             was_sent = True  # the operation is unknown: its run decides
 
     def _wait_until_visible(self, change: ArmChange, step: ChangeRequest, etag_before: str, *, succeeded: bool) -> None:
-        """Wait like the base class for an action with a visible effect. Without one (`expected` is None), the end of
-        its run suffices.
-        """
+        """Wait for the visible effect of an action, if it has one (`expected`). Else the end of its run suffices."""
         if change.expected is not None:
             super()._wait_until_visible(change, step, etag_before, succeeded=succeeded)
 

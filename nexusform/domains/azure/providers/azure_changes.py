@@ -231,8 +231,7 @@ def _build_pool_changes(
         reduction = {"count": after["count"]} if after["count"] < before["count"] else None
         yield from _build_update(target, expected, prior, planned, reduction)
         return
-    # A re-creation takes all nodes down at once.
-    count = int(before["count"])
+    count = int(before["count"])  # a re-creation takes all nodes down at once
     max_nodes = compute_max_unavailable(planned, count)
     if count > max_nodes:
         raise ProviderProblem(

@@ -43,8 +43,7 @@ class RequestRateLimit(Struct, frozen=True):
             text = os.read(descriptor, _MAX_BYTES).decode(errors="replace")  # the next free time
             now = self.read_time()
             free_from = float(text) if re.fullmatch(r"\d+\.\d+", text) else 0.0
-            # A time far in the future is from another clock or damaged.
-            slot_time = max(now, min(free_from, now + 60.0))
+            slot_time = max(now, min(free_from, now + 60.0))  # a time far in the future is of another clock
             os.lseek(descriptor, 0, os.SEEK_SET)
             os.ftruncate(descriptor, 0)
             os.write(descriptor, f"{slot_time + 60.0 / self.requests_per_minute:.6f}".encode())

@@ -327,8 +327,7 @@ class ArmClient:
                 return  # the caller reports differing values
             if has_timed_out:
                 message = f"{change.target.title} was {_PARTICIPLES[change.verb]}, but Azure does not show that."
-                # It may become visible later, and only a resumed step looks for it.
-                if change.verb is ArmOperation.CREATE:
+                if change.verb is ArmOperation.CREATE:  # perhaps visible later: only a resumed step looks for it
                     raise StepPending(f"{message} `nexusform apply -resume` checks again.")
                 raise ProviderProblem(message)
             self.wait(None, step, f"{change.target.title} does not show the change yet")
@@ -427,9 +426,7 @@ class ArmClient:
         return location
 
     def _build_problem(self, change: ArmChange, problem: Any, *, was_sent: bool) -> ProviderProblem:
-        """Build the problem for an SDK error: ProviderProblem if Azure rejects a change not sent before, else
-        StepPending. `was_sent`: Azure may have the change.
-        """
+        """Build StepPending for an SDK error, or ProviderProblem if Azure rejects a change not sent (`was_sent`)."""
         from azure.core.exceptions import ClientAuthenticationError
 
         code = getattr(problem, "status_code", None)
@@ -444,9 +441,7 @@ class ArmClient:
 
 
 def _build_condition(change: ArmChange, observed: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Build the condition of a request: nothing was created or changed since `observed`. An action has none, as it does
-    not change the version.
-    """
+    """Build a request's condition: nothing changed since `observed`. Actions have none: they change no version."""
     from azure.core import MatchConditions
 
     if change.verb is ArmOperation.CREATE and observed is None:
@@ -489,8 +484,7 @@ def _determine_progress(change: ArmChange, observed: Mapping[str, Any] | None, *
         return _ChangeStatus.NOT_SENT
     if change.is_retry and not was_sent:
         return _ChangeStatus.NOT_SENT  # it failed before, although its values are visible
-    # A machine in a failed state can still perform an action.
-    if state in FAILED_STATES and not is_action:
+    if state in FAILED_STATES and not is_action:  # a machine in a failed state can still perform an action
         if was_sent:
             raise AzureChangeFailed(change, state, {"message": read_status_message(observed)})
         return _ChangeStatus.NOT_SENT  # an earlier change failed: send this one

@@ -251,8 +251,7 @@ class AzureSiteProvider(ObservedSites):
         """
         requests_by_action: dict[CordonAction, list[tuple[int, CordonRequest]]] = {}
         for number, request in enumerate(requests):
-            # Only racks and machines have the arguments of a cordon.
-            for cordon_request in find_cordon_requests(request):
+            for cordon_request in find_cordon_requests(request):  # none but of racks and machines
                 requests_by_action.setdefault(cordon_request.action, []).append((number, cordon_request))
         for action, numbered_requests in sorted(requests_by_action.items()):
             number, first = numbered_requests[0]
@@ -334,8 +333,7 @@ class AzureSiteProvider(ObservedSites):
         try:
             arm.apply_changes(changes, request)
         except AzureChangeFailed as failure:
-            # The predicted locations of VMs do not apply after a failure.
-            values = dict(request.planned_attributes)
+            values = dict(request.planned_attributes)  # the predicted locations of VMs do not apply after a failure
             if "nodes" in values:  # a cluster or a pool
                 values["nodes"] = {}
                 if "agent_pool" in values:  # a cluster; the count of a pool is an argument
@@ -490,8 +488,7 @@ class AzureSiteProvider(ObservedSites):
         if request.key.type == POOL:  # the pool becomes an object, not a part of its cluster
             self._record_separate_pools([request.key])
         sites, _ = self._subscription.parse_sites(documents)
-        # So few bodies may not name the site as state does.
-        site_name = request.key.id.partition("/")[0]
+        site_name = request.key.id.partition("/")[0]  # so few bodies may not name the site as state does
         named_sites = [replace(site, name=site_name) for site in sites]
         imported_sites = build_imported_sites(named_sites, collect_recorded_nodes([request.planned_attributes]))
         separate_pools = self._list_separate_pools()

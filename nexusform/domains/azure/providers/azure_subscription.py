@@ -126,8 +126,7 @@ class AzureSubscription:
                 if self.default_group and kind in _WORKLOAD_KINDS:  # all workloads are in this group
                     pages = _read_pages(getattr(client, kind).list_by_resource_group, self.default_group)
                 documents[kind] = self._select_bodies_at_location(pages)
-            # Networks, storage and versions are read as far as permitted.
-            for kind in _SUPPLY_KINDS:
+            for kind in _SUPPLY_KINDS:  # networks, storage and versions: read as far as permitted
                 try:
                     pages = _read_pages(getattr(client, kind).list_by_subscription)
                     documents[kind] = self._select_bodies_at_location(pages)

@@ -242,9 +242,7 @@ class ObservedSites(FixedIdentity):
     def _build_machine_facts_note(
         self, key: ObjectKey, attributes: Mapping[str, Any], recorded_note: Mapping[str, Any]
     ) -> Mapping[str, Any]:
-        """Build the note (private data in state) with the observed facts of a machine, or of a rack's machines. Return
-        {} for other objects.
-        """
+        """Build the note (private data in state) of observed facts of a machine or a rack's machines; {} for others."""
         site = self._find_site(key, RACK, MACHINE)
         if site is None:
             return {}  # of another type, or of an unlisted site
@@ -352,9 +350,7 @@ class ObservedSites(FixedIdentity):
             return self._sites
 
     def _verify_change_is_visible(self, request: ChangeRequest, participle: str) -> ChangeResult:
-        """Return the observed object. Raises ManualStepPending while it differs from the plan. `participle` names the
-        change in its message, such as "made".
-        """
+        """Return the observed object. Raises ManualStepPending (`participle`: "made") if it differs from the plan."""
         planned = request.planned_attributes
         key = request.key
         if key.type in _STATE_ONLY_TYPES:  # only the update strategy of a site is observed

@@ -352,9 +352,7 @@ def _build_vm_change(vm: AzureResource, before: Mapping[str, Any], after: Mappin
 def _build_cluster_update(
     cluster: AzureResource, before: Mapping[str, Any], after: Mapping[str, Any], *, is_observed: bool
 ) -> Iterator[AzureResource]:
-    """Yield the update of a cluster itself, if any, then of its pools, removed ones last. `is_observed`: the cluster
-    and its pools exist in Azure.
-    """
+    """Yield the updates of a cluster and then of its pools, removed ones last. `is_observed`: they exist in Azure."""
     changed: dict[str, Any] = {}
     if before.get("kubernetes_version") != after.get("kubernetes_version"):
         changed["kubernetesVersion"] = after.get("kubernetes_version")
@@ -409,8 +407,7 @@ def _build_block_update(resource: AzureResource, before: Mapping[str, Any], afte
     """Return an update with the changed part of the azure block."""
     block_changes = diff_request_bodies(read_opaque_body(before), read_opaque_body(after))
     changed = {**get_mapping(block_changes, "properties"), **resource.update_properties}
-    # Tags are one value: tags not sent are removed.
-    has_changed_tags = _read_tags(before) != _read_tags(after)
+    has_changed_tags = _read_tags(before) != _read_tags(after)  # tags are one value: tags not sent are removed
     return replace(resource, update_properties=changed, update_tags=_read_tags(after) if has_changed_tags else {})
 
 

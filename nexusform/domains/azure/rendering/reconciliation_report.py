@@ -213,8 +213,7 @@ def build_reconciliation_document(result: ReconcileResult) -> dict[str, Any]:
         "warnings": list(result.warnings),
         "separation_rules": list(map(_RULE_FORM, result.rules)),
         "replays": list(map(_REPLAY_FORM, result.replays)),
-        # One row per certainty class (100: certain).
-        "predictions": [
+        "predictions": [  # one row per certainty class (100: certain)
             {"site": site, "prediction": subject, "share_class": number, **_PREDICTION_FORM(score)}
             for site, record in predictions.records.items()
             for (subject, number), score in sorted(record.items())

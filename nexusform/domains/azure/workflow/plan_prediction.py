@@ -298,12 +298,11 @@ def _index_references_by_arm_id(sites: Sequence[AzSite]) -> dict[str, Reference]
 def _build_project(
     location: CommandContext, comparison: _SiteComparison, inventory: str
 ) -> tuple[Project | None, list[Diagnostic]]:
-    """Build the project: configuration after the changes, state before them in memory."""
+    """Build the project: configuration after the changes; state before them, as after an import, in memory."""
     Path(location.directory, _FIRST_FILE).touch()  # a configuration needs a file; the rendered ones are in memory
     configuration, problems = load_project_configuration(location, _render_configuration_files(comparison, inventory))
     if has_errors(problems):
         return None, problems
-    # The state is the one that an import of the objects before the changes writes.
     registries = build_registries()
     attributes = {
         address: normalize_imported_attributes(registries.resource_types[address.type].schema, item.attributes, item.id)
@@ -351,9 +350,7 @@ def _render_configuration_files(comparison: _SiteComparison, inventory: str) -> 
 
 
 def _compute_dependencies(comparison: _SiteComparison) -> dict[Address, list[Address]]:
-    """Return the dependencies of new objects and changed clusters: each depends on the one before. The first depends on
-    the changed VMs.
-    """
+    """Return the dependencies of new objects and changed clusters: each on the one before, the first on changed VMs."""
     changing = [  # existing objects with other values or references after the changes
         address
         for address, item in comparison.before.items()

@@ -315,9 +315,7 @@ def import_site(
 
 
 def _format_site_counts(site: ImportedSite) -> str:
-    """Format the counts of racks, machines and clusters, and of VMs: imported, without a machine, or not imported and
-    counted as occupied capacity.
-    """
+    """Format the counts of racks, machines, clusters, and VMs: imported, without a machine, or only used capacity."""
     types = [item.type for item in site.objects]
     parts = [
         format_count(types.count("nexus_rack"), "rack"),

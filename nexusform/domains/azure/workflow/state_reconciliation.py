@@ -141,9 +141,7 @@ class _Reconciler:
         self.types = run.project.registries.resource_types
 
     def reconcile_state(self, *, with_replays: bool) -> ReconcileResult:
-        """Compare state with observed objects, and write it if changed. `with_replays`: also place all VMs again. A
-        failed read returns a diagnostic alone.
-        """
+        """Compare state with observed objects; write it if changed. `with_replays`: place all VMs again to compare."""
         try:
             observed, absent, uncaptured = self._read_observed_vm_objects()
             unfinished = tuple(self._find_unfinished_changes())

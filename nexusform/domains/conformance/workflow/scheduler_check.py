@@ -264,7 +264,9 @@ class KubeSchedulerCheck:
         def is_decided() -> bool:
             pod = self._running.call("GET", path)
             node = pod.get("spec", {}).get("nodeName", "")
-            if node or any(map(_is_unschedulable, pod.get("status", {}).get("conditions", ()))):
+            conditions = pod.get("status", {}).get("conditions", ())
+            reasons = [(condition.get("type"), condition.get("reason")) for condition in conditions]
+            if node or ("PodScheduled", "Unschedulable") in reasons:
                 answers.append(node)  # "": unschedulable
             return bool(answers)
 
@@ -287,7 +289,3 @@ class KubeSchedulerCheck:
             "decision": {"node": answers[-1] or None},
             "equivalent": [{"node": name or None} for name in sorted({*answers} - {answers[-1]})],
         }
-
-
-def _is_unschedulable(condition: dict[str, Any]) -> bool:
-    return (condition.get("type"), condition.get("reason")) == ("PodScheduled", "Unschedulable")

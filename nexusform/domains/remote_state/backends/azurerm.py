@@ -82,8 +82,7 @@ class AzureBackend(LineJournalBackend):
             if current is not None and self._snapshots:
                 lease_argument = {} if self._lease_state is None else {"lease": self._lease_state.lease_id}
                 self._blob.create_snapshot(**lease_argument)
-            # Write under the lease, or only over the version read before.
-            if self._lease_state is not None:
+            if self._lease_state is not None:  # write under the lease, or only over the version read before
                 metadata = self._blob.get_blob_properties().metadata  # with the holder of the lock; uploads replace it
                 lease_id = self._lease_state.lease_id
                 self._blob.upload_blob(document, overwrite=True, metadata=metadata, lease=lease_id)
@@ -457,8 +456,7 @@ def open_azurerm(settings: Mapping[str, Any], max_bytes: int = registry.MAXIMUM_
         endpoint,
         settings["container_name"],
         credential=create_blob_credential(settings, account),
-        # The SDK's default retry delays (15 s and more) exceed the lease time.
-        retry_total=3,
+        retry_total=3,  # default retry delays of the SDK (15 s and more) exceed the lease time
         initial_backoff=1,
         increment_base=2,
         connection_timeout=10,

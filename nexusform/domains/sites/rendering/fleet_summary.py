@@ -123,8 +123,7 @@ def build_verdict(plan: FleetPlan, groups: Sequence[SitesWithEqualChanges]) -> s
     if rejected:
         reason, sites = group_by_reason(rejected)[0]  # the most frequent reason
         suffix = "" if len(sites) == len(rejected) else ", and others"
-        # A reason is `SUMMARY: DETAIL` or `FILE:LINE: SUMMARY: DETAIL`.
-        parts = reason.split(": ", 2)
+        parts = reason.split(": ", 2)  # of SUMMARY: DETAIL, or FILE:LINE: SUMMARY: DETAIL
         summary = parts[1] if len(parts) > 1 and re.search(r":\d+$", parts[0]) else parts[0]
         clauses.append(f"{len(rejected):,} rejected: {summary.rstrip('.')}{suffix}")
     losing_count = sum(bool(site.result.redundancy_lost) for site in plan.sites)

@@ -115,9 +115,7 @@ class _PlanFileContent(Struct, frozen=True):
 def sign_fleet_plan(
     path: str, key_file: str, location: CommandContext, *, is_unconfined_accepted: bool = False
 ) -> list[Diagnostic]:
-    """Sign the plan of sites in a file, in place of earlier signatures; return the problems, or []. A plan made without
-    confinement is rejected, unless `is_unconfined_accepted`.
-    """
+    """Sign the plan in a file, in place of earlier signatures; return problems. It must be confined, or accepted so."""
     signer, problems = create_signer(key_file, location.confinement)
     if signer is None:
         return problems

@@ -151,8 +151,8 @@ class TackerClient:
         *,
         is_repeated: bool = False,
     ) -> ApiResponse:
-        """Send a request, and once again (`is_repeated`) with a new token after a 401. Return a 404 to GET or DELETE.
-        Raises TackerProblem for other errors.
+        """Send a request; after a 401 again (`is_repeated`), with a new token. Return a 404 to GET or DELETE. Raises
+        TackerProblem.
         """
         headers = {"Version": "2.0.0", "Accept": "application/json"}
         if self._credentials.fields:

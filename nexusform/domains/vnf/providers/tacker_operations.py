@@ -138,9 +138,7 @@ _RESUME: Final = "The next apply continues: nexusform apply -resume"
 
 @contextmanager
 def _defer_during_outage(consequence: str = "") -> Iterator[None]:
-    """Raise StepPending if Tacker is unreachable: the next apply then continues. Other errors pass. `consequence` is a
-    sentence for its message.
-    """
+    """Raise StepPending, with `consequence`, if Tacker is unreachable: the next apply continues. Other errors pass."""
     try:
         yield
     except TackerProblem as problem:
@@ -251,8 +249,7 @@ def match_vnfcs(attributes: Mapping[str, Any], observed: Sequence[ObservedVnfc])
         if name in matches
     }
     for vnfc in unnamed:
-        # The new name is NAME-VDU-NUMBER with the smallest free number.
-        prefix = f"{attributes['name']}-{vnfc.vdu}-"
+        prefix = f"{attributes['name']}-{vnfc.vdu}-"  # the new name is NAME-VDU-NUMBER with the smallest free number
         number = next(n for n in count() if f"{prefix}{n}" not in vnfcs)
         name = f"{prefix}{number}"
         matches[name] = vnfc

@@ -248,8 +248,7 @@ def list_operations(change: Change, operation: str, request: Mapping[str, Any]) 
         yield _build_operation(operation, _take_vnfc_names(added, counts), {})
     else:
         levels = compute_target_levels(change.before or {})
-        # A VNFC of the same name on both sides is healed.
-        for vdu, added_names in added.items():
+        for vdu, added_names in added.items():  # a VNFC of the same name on both sides is healed
             removed_names = removed.get(vdu, [])
             healed[vdu] = [name for name in added_names if name in removed_names]
             added[vdu] = [name for name in added_names if name not in removed_names]

@@ -446,8 +446,7 @@ def build_node_properties(attributes: Mapping[str, Any], vm: PlacedVm, _cluster:
     operation = _OPERATION_BY_TRIGGER.get(vm.trigger, HEALED)
     machine, zone = vm.placement.machine, vm.placement.availability_zone
     labels = _compute_node_labels(attributes, vm.pool, operation, machine, zone)
-    # Invalid taints are reported by the checks.
-    taints = [
+    taints = [  # invalid taints are reported by the checks
         Taint(str(taint["key"]), get_text(taint, "value"), str(taint["effect"]))
         for taint in list_mappings(attributes, "taints")
         if taint.keys() >= {"key", "effect"}
