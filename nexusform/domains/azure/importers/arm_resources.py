@@ -199,10 +199,9 @@ def iterate_named_items(items: Iterable[ArmItem]) -> Iterator[tuple[str, ArmItem
 def read_arm_resources(
     file: str, document: Any, findings: list[Problem], path: Path = (), *, has_next_page: bool = False
 ) -> list[ArmItem]:
-    """Return the resources of a document: a list, an object with a list, a list of pages, or one resource.
-
-    Any other document is reported in `findings` and returns []. `path`: place of the document in its file.
-    `has_next_page`: the document is a page, and the next one follows in the same list.
+    """Return the resources of a document: a list, an object with a list, a list of pages, or one resource. Any other
+    document is reported in `findings` and returns []. `path`: place of the document in its file. `has_next_page`: the
+    document is a page, and the next one follows in the same list.
     """
     if isinstance(document, list):
         return _flatten_paged_list(file, path, document, findings)
@@ -238,9 +237,8 @@ def _explain_missing_resources(document: Any) -> str:
 
 
 def _find_truncation_key(page: Mapping[str, Any], resources: Any, *, is_joined: bool) -> str:
-    """Return the name of the field marking a page of resources as one of several, "" if there is none.
-
-    `is_joined`: several pages are in one file. A total then counts the records of all pages, so it is not compared.
+    """Return the name of the field marking a page of resources as one of several, "" if there is none. `is_joined`:
+    several pages are in one file. A total then counts the records of all pages, so it is not compared.
     """
     if str(page.get("resultTruncated")).lower() == "true":
         return "resultTruncated"
@@ -298,9 +296,8 @@ def _is_valid_unicode_string(value: Any) -> bool:
 
 
 def describe_type(value: Any) -> str:
-    """Describe JSON data for messages: type and value of a scalar, only the type of a list or object.
-
-    Examples: `null`, `the text "abc"`, `the number 1.5`, `a list`. Long values are shortened.
+    """Describe JSON data for messages: type and value of a scalar, only the type of a list or object. Examples: `null`,
+    `the text "abc"`, `the number 1.5`, `a list`. Long values are shortened.
     """
     if isinstance(value, bool | None):
         return json.dumps(value)

@@ -250,9 +250,8 @@ class _WhatIfChangeReader:
 
 
 def _is_creation_order_undefined(created: Sequence[ToolChange]) -> bool:
-    """Return True if two of the objects may be created in either order, which affects their placement.
-
-    A cluster always precedes its pools, so a cluster with one new pool has a defined order.
+    """Return True if two of the objects may be created in either order, which affects their placement. A cluster always
+    precedes its pools, so a cluster with one new pool has a defined order.
     """
     vm_count = sum(change.kind == VMS for change in created)
     cluster_names = {change.names[0] for change in created if change.kind != VMS}  # names[0] of a pool is its cluster

@@ -217,7 +217,6 @@ def find_uncaptured_kind_warnings(
     items: AzResources, inventories: Sequence[AzInventory], *, numbers_nodes: bool = True
 ) -> Iterator[Problem]:
     """Yield warnings about data missing in the capture of a site: lists of workloads, pools of clusters, and nodes.
-
     `numbers_nodes`: nodes get numbers by creation time, so missing times are reported, too.
     """
     if not any(inventory.machines for inventory in inventories) or not items.list_resources("bare_metal_machines"):

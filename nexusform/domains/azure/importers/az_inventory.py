@@ -277,10 +277,9 @@ def resolve_vm_placements(
     *,
     has_machine_list: bool,
 ) -> list[AzNode | AzVirtualMachine]:
-    """Resolve the placement and NUMA cell count of each VM, sorted by name. `machines` are by lower-case id.
-
-    A VM on an unlisted machine gets no placement, and a finding if all machines were read (`has_machine_list`). All VMs
-    without a machine get no placement, and one finding together.
+    """Resolve the placement and NUMA cell count of each VM, sorted by name. `machines` are by lower-case id. A VM on an
+    unlisted machine gets no placement, and a finding if all machines were read (`has_machine_list`). All VMs without a
+    machine get no placement, and one finding together.
     """
     zones = {rack.name: rack.availability_zone for rack in racks}
     loads: dict[str, _Load] = {}  # used capacity by machine, for a warning above its hardware

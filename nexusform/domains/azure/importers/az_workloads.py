@@ -106,7 +106,6 @@ class ClusterNodes:
 
     def _merge_duplicate_nodes(self, records: Sequence[NodeReading]) -> list[NodeReading]:
         """Merge the records of one node name to one per machine, with the largest sizes; report several records.
-
         Records without a machine are dropped if another has one; else one of them is kept.
         """
         by_machine: dict[str, NodeReading] = {}
@@ -192,10 +191,9 @@ class DerivedAgentPool(Struct, frozen=True):
 
 
 def complete_pools(reading: ClusterNodes) -> tuple[tuple[AzPool, ...], list[DerivedAgentPool]]:
-    """Return all pools of a cluster. The second list repeats those known only from their nodes.
-
-    Without a captured list, a pool counts its observed nodes, since its initial count may be outdated. A cluster needs
-    a pool of mode System. If none is known, one of the derived pools gets this mode.
+    """Return all pools of a cluster. The second list repeats those known only from their nodes. Without a captured
+    list, a pool counts its observed nodes, since its initial count may be outdated. A cluster needs a pool of mode
+    System. If none is known, one of the derived pools gets this mode.
     """
     by_pool = group_by(reading.nodes, attrgetter("pool"))
     by_pool.pop(CONTROL_PLANE, None)
@@ -283,9 +281,8 @@ def report_derived_pools(readings: Iterable[ClusterNodes], derived: Sequence[Der
 
 
 def find_uncatalogued_vm_skus(readings: Sequence[ClusterNodes], catalogue: Mapping[str, VmSku]) -> list[VmSku]:
-    """Find the VM SKUs in use but absent in the catalogue, sorted by name; report them in one warning.
-
-    A SKU has the largest size of its nodes, or without nodes the size in its name. SKUs of unknown size are left out.
+    """Find the VM SKUs in use but absent in the catalogue, sorted by name; report them in one warning. A SKU has the
+    largest size of its nodes, or without nodes the size in its name. SKUs of unknown size are left out.
     """
     sizes: dict[str, set[tuple[int, ...]]] = {}  # sizes of nodes (vCPUs, memory and disk) by SKU
     first_uses: dict[str, ArmItem] = {}  # node or cluster by SKU

@@ -168,9 +168,8 @@ def omit_members(body: Mapping[str, Any], names: Collection[str]) -> dict[str, A
 
 
 def merge_bodies(base: Any, overlay: Any) -> Any:
-    """Merge one body over another; objects merge recursively, everything else is replaced.
-
-    From {"a": {"b": 1}, "c": [1]} and {"a": {"d": 2}, "c": [3]} it is {"a": {"b": 1, "d": 2}, "c": [3]}.
+    """Merge one body over another; objects merge recursively, everything else is replaced. From {"a": {"b": 1}, "c":
+    [1]} and {"a": {"d": 2}, "c": [3]} it is {"a": {"b": 1, "d": 2}, "c": [3]}.
     """
     if isinstance(base, Mapping) and isinstance(overlay, Mapping):
         return {**base, **{name: merge_bodies(base.get(name), part) for name, part in overlay.items()}}
@@ -178,9 +177,8 @@ def merge_bodies(base: Any, overlay: Any) -> Any:
 
 
 def diff_request_bodies(before: Any, after: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the new and changed members of a body, recursively; removed ones are left out.
-
-    From {"a": {"b": 1, "c": 2}} to {"a": {"b": 1, "c": 3}} it is {"a": {"c": 3}}.
+    """Return the new and changed members of a body, recursively; removed ones are left out. From {"a": {"b": 1, "c":
+    2}} to {"a": {"b": 1, "c": 3}} it is {"a": {"c": 3}}.
     """
     previous = get_known_mapping(before)
     changes: dict[str, Any] = {}
@@ -192,10 +190,9 @@ def diff_request_bodies(before: Any, after: Mapping[str, Any]) -> dict[str, Any]
 
 
 def has_requested_values(observed: Any, requested: Any) -> bool:
-    """Return True if the observed value has everything requested. An object may have more members. A list must have
-    as many elements, in any order. None equals an empty value, but not a requested [] or {}.
-
-    Example: {"count": 3, "mode": "User"} has the requested {"count": 3}, but {"count": 4} has not.
+    """Return True if the observed value has everything requested. An object may have more members. A list must have as
+    many elements, in any order. None equals an empty value, but not a requested [] or {}. Example: {"count": 3, "mode":
+    "User"} has the requested {"count": 3}, but {"count": 4} has not.
     """
     if isinstance(requested, Mapping):
         if not isinstance(observed, Mapping):

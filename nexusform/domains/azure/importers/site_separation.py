@@ -23,10 +23,9 @@ _MAX_NAMES: Final = 4
 
 
 def split_by_site(items: AzResources, before: AzResources | None = None) -> dict[str, AzResources]:
-    """Split resources by site name. Sites keep their names in `before`, the resources before a change.
-
-    A resource is on the site of its location, Nexus cluster or parent. Else a rack is on the site of its machines.
-    Without any of these, the resource is on the only site.
+    """Split resources by site name. Sites keep their names in `before`, the resources before a change. A resource is on
+    the site of its location, Nexus cluster or parent. Else a rack is on the site of its machines. Without any of these,
+    the resource is on the only site.
     """
     names = _map_locations_to_site_names(items)
     default_name = DEFAULT_NAME
@@ -68,10 +67,8 @@ def _find_sites_of_racks(items: AzResources, names: Mapping[str, str]) -> dict[s
 
 def select_site_resources(items: AzResources, name: str | None) -> tuple[AzResources, list[Problem]]:
     """Select the resources of the site `name`, or of the only site if it is None. Return a problem, and no resources,
-    for an unknown name or several possible sites.
-
-    Lists of workloads and Nexus clusters cover a whole subscription. So a site without racks and machines does not
-    count if others have some.
+    for an unknown name or several possible sites. Lists of workloads and Nexus clusters cover a whole subscription. So
+    a site without racks and machines does not count if others have some.
     """
     sites = split_by_site(items)
     candidates: list[str] = []  # with racks or machines; if there are none, with a Nexus cluster
@@ -157,10 +154,9 @@ def _map_locations_to_site_names(items: AzResources) -> dict[str, str]:
 
 
 def apply_recorded_site_names(sites: Sequence[AzSite], objects: Iterable[Mapping[str, Any]]) -> tuple[AzSite, ...]:
-    """Return the sites with their names in state. `objects`: attributes of the objects in state.
-
-    An observed site not in state was renamed if it has most machines of a recorded site not observed. With several
-    such sites on either side, it keeps its new name.
+    """Return the sites with their names in state. `objects`: attributes of the objects in state. An observed site not
+    in state was renamed if it has most machines of a recorded site not observed. With several such sites on either
+    side, it keeps its new name.
     """
     recorded_machines = collect_machines_by_site(objects)
     new_sites = [site for site in sites if site.name not in recorded_machines]
@@ -186,9 +182,8 @@ def apply_recorded_site_names(sites: Sequence[AzSite], objects: Iterable[Mapping
 
 
 def collect_machines_by_site(objects: Iterable[Mapping[str, Any]]) -> dict[str, set[tuple[str, str]]]:
-    """Collect the machines of each site from attributes in state: machines, and hosts of VMs.
-
-    The result has the rack and name of each machine by site: {"lab": {("rack1", "lab-m01")}}.
+    """Collect the machines of each site from attributes in state: machines, and hosts of VMs. The result has the rack
+    and name of each machine by site: {"lab": {("rack1", "lab-m01")}}.
     """
     machines: dict[str, set[tuple[str, str]]] = {}
     for attributes in objects:

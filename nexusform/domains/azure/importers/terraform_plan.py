@@ -308,9 +308,8 @@ def _explain_malformed(value: Any) -> str:
 
 
 def _explain_malformed_values(change: Mapping[str, Any], *, is_deletion: bool) -> str:
-    """Explain why the values `before` or `after` a change are unreadable, "" if both are readable.
-
-    Each is an object with a `type`. Only the one without use may be null: `after` of a deletion, else `before`.
+    """Explain why the values `before` or `after` a change are unreadable, "" if both are readable. Each is an object
+    with a `type`. Only the one without use may be null: `after` of a deletion, else `before`.
     """
     required = "before" if is_deletion else "after"
     for name in ("before", "after"):
@@ -434,11 +433,10 @@ class _ReferenceIndex:
         return blocks
 
     def _resolve_references_to_blocks(self, path: tuple[str, ...], names: Iterable[str]) -> set[Block]:
-        """Resolve references in the module at `path` to the resource blocks that they depend on.
-
-        `TYPE.NAME` is a block itself. `var.x` leads to the argument in the module's call, and thus to the module around
-        it. `module.m.out` leads to the output of the called module. A block is its module path and `TYPE.NAME`: in the
-        root module, `azapi_resource.core.id` is ((), "azapi_resource.core").
+        """Resolve references in the module at `path` to the resource blocks that they depend on. `TYPE.NAME` is a block
+        itself. `var.x` leads to the argument in the module's call, and thus to the module around it. `module.m.out`
+        leads to the output of the called module. A block is its module path and `TYPE.NAME`: in the root module,
+        `azapi_resource.core.id` is ((), "azapi_resource.core").
         """
         blocks: set[Block] = set()
         visited: set[tuple[tuple[str, ...], str]] = set()

@@ -86,7 +86,6 @@ def _add_previously_failed_change(
     changes: list[ArmChange], failed_change: Values, target: ArmTarget, planned: Values
 ) -> list[ArmChange]:
     """Return the changes of a step, with an earlier failed change sent again. `failed_change` is its record in state.
-
     If the step updates the same resource, both are one update. If it deletes or re-creates the resource, the failed
     change is dropped. Otherwise it is the last change. `target` and `planned`: the object of the step. For a pool in
     the block of a cluster, they are the cluster.
@@ -288,9 +287,8 @@ def _reject_unpatchable_azure_block_changes(target: ArmTarget, body: Values) -> 
 
 
 def _list_scalar_paths(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """List the paths of the scalars, lists and empty objects in a body.
-
-    Of {"tags": {"a": "1"}, "zones": ["1", "2"]} they are ("tags", "a") and ("zones",).
+    """List the paths of the scalars, lists and empty objects in a body. Of {"tags": {"a": "1"}, "zones": ["1", "2"]}
+    they are ("tags", "a") and ("zones",).
     """
     if isinstance(value, Mapping) and value:
         for name, part in value.items():

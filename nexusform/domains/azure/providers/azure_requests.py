@@ -300,9 +300,8 @@ class ArmClient:
             return
 
     def _wait_until_visible(self, change: ArmChange, step: ChangeRequest, etag_before: str, *, succeeded: bool) -> None:
-        """Wait until reads from Azure show a change. Values other than requested by an update are left to the caller.
-
-        A body with `etag_before`, the etag before the change ("" if unknown), is stale and proves nothing. `succeeded`:
+        """Wait until reads from Azure show a change. Values other than requested by an update are left to the caller. A
+        body with `etag_before`, the etag before the change ("" if unknown), is stale and proves nothing. `succeeded`:
         the operation reported success. Raises AzureChangeFailed for a failed state. After a timeout, raises StepPending
         for a new object, else ProviderProblem.
         """

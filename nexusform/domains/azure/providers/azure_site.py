@@ -459,9 +459,8 @@ class AzureSiteProvider(ObservedSites):
     def _read_single_object(
         self, request: ChangeRequest, arm: ArmClient, group: str
     ) -> ObservedObjectComparison | None:
-        """Read an object from Azure and compare it with the plan. Return None if it does not exist.
-
-        Only its own bodies are read again. They are parsed like an export of a whole site.
+        """Read an object from Azure and compare it with the plan. Return None if it does not exist. Only its own bodies
+        are read again. They are parsed like an export of a whole site.
         """
         from nexusform.domains.azure.importers.az_import import build_imported_sites, extract_pools
         from nexusform.domains.azure.importers.az_recorded_nodes import collect_recorded_nodes

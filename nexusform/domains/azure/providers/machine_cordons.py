@@ -38,10 +38,9 @@ class CordonRequest(Struct, frozen=True):
 
 
 def find_cordon_requests(request: ChangeRequest) -> Iterator[CordonRequest]:
-    """Yield a request for each machine with another cordon in the planned arguments than in those in state.
-
-    CORDON and EMPTY are for a new cordon or evacuation, UNCORDON for a return to service. KEEP replaces UNCORDON if
-    another manager cordoned the machine. No other change needs a request.
+    """Yield a request for each machine with another cordon in the planned arguments than in those in state. CORDON and
+    EMPTY are for a new cordon or evacuation, UNCORDON for a return to service. KEEP replaces UNCORDON if another
+    manager cordoned the machine. No other change needs a request.
     """
     states_before = _read_states(request.key.id, request.prior_attributes)
     states_after = _read_states(request.key.id, request.planned_attributes)

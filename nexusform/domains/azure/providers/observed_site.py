@@ -592,10 +592,9 @@ def _remove_requested_hugepages(recorded: Mapping[str, Any], observed: Mapping[s
 
 def _merge_value(recorded: Any, observed: Any) -> Any:
     """Return the observed value, or the recorded one (in state) if both mean the same. Objects are merged by member.
-
     Empty and absent values are equal, and so are lists of texts in another order. Members of an object that were not
-    observed stay as recorded. Example: recorded {"count": 2, "labels": None, "azure": 1} and observed
-    {"count": 3, "labels": {}} become {"count": 3, "labels": None, "azure": 1}.
+    observed stay as recorded. Example: recorded {"count": 2, "labels": None, "azure": 1} and observed {"count": 3,
+    "labels": {}} become {"count": 3, "labels": None, "azure": 1}.
     """
     if not recorded and not observed:
         return recorded  # both are empty or absent

@@ -257,10 +257,9 @@ def _compare_sites(
 
 
 def _build_new_vm_addresses(new_names: Mapping[Reference, str]) -> dict[Reference, Address]:
-    """Build the addresses of new VMs without a cluster: `azapi_resource.NAME` becomes `nexus_virtual_machine.NAME`.
-
-    The samples (simulated draws of Azure) of such a VM depend on its name in the configuration. VMs in modules or with
-    keys are left out: they get addresses from their own names.
+    """Build the addresses of new VMs without a cluster: `azapi_resource.NAME` becomes `nexus_virtual_machine.NAME`. The
+    samples (simulated draws of Azure) of such a VM depend on its name in the configuration. VMs in modules or with keys
+    are left out: they get addresses from their own names.
     """
     addresses: dict[Reference, Address] = {}
     for (type_name, object_id), tool_name in new_names.items():

@@ -145,10 +145,9 @@ def _list_definitions(section: Node, noun: str, notes: DocumentFindings) -> Iter
 
 
 def _list_definitions_in_map(part: Node, noun: str, notes: DocumentFindings) -> Iterator[tuple[str, Node]]:
-    """Yield the names and bodies in a map, for example of node templates. `noun` is what they are, for warnings.
-
-    A body may lack its indentation: its fields ("type", "properties") then look like names. It then belongs to
-    the first name without a body. In {VDU1: , type: tosca.nodes.nfv.Vdu.Compute}, the type is of VDU1.
+    """Yield the names and bodies in a map, for example of node templates. `noun` is what they are, for warnings. A body
+    may lack its indentation: its fields ("type", "properties") then look like names. It then belongs to the first name
+    without a body. In {VDU1: , type: tosca.nodes.nfv.Vdu.Compute}, the type is of VDU1.
     """
     field_names = {"type", "members", "targets", "properties", "description"}
     stray_fields = {  # of a body that is not indented

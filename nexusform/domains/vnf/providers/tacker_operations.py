@@ -226,10 +226,9 @@ def _list_vnfcs(info: Mapping[str, Any]) -> Iterator[ObservedVnfc]:
 
 def match_vnfcs(attributes: Mapping[str, Any], observed: Sequence[ObservedVnfc]) -> dict[str, Any]:
     """Return the attributes with the observed VNFCs (VMs) and their ids by name; names without a VNFC are removed.
-
-    VNFCs with a recorded id keep their names. The others, in order of creation, take the free names of their VDU:
-    first those recorded on the same host, then any, then new ones. If v-V1-0 is recorded with the id "a" and v-V1-1
-    without an id, the observed VNFCs "a", "b" and "c" of V1 become v-V1-0, v-V1-1 and the new v-V1-2.
+    VNFCs with a recorded id keep their names. The others, in order of creation, take the free names of their VDU: first
+    those recorded on the same host, then any, then new ones. If v-V1-0 is recorded with the id "a" and v-V1-1 without
+    an id, the observed VNFCs "a", "b" and "c" of V1 become v-V1-0, v-V1-1 and the new v-V1-2.
     """
     recorded: Mapping[str, Mapping[str, Any]] = get_mapping(attributes, "vnfcs")
     recorded_ids: Mapping[str, str] = get_mapping(attributes, "vnfc_ids")

@@ -30,10 +30,9 @@ FORBIDDEN: Final = 403
 
 
 class PlannedGrant(Struct, frozen=True):
-    """Life-cycle operation in the plan, with its number in the VNF's change.
-
-    `added` are the VNFCs by VDU, `removed` their number by VDU. `zones` are the zone id of each added VNFC: its
-    availability zone and host, as OpenStack reads them. `healed_zones` are those of healed VNFCs by VDU and index.
+    """Life-cycle operation in the plan, with its number in the VNF's change. `added` are the VNFCs by VDU, `removed`
+    their number by VDU. `zones` are the zone id of each added VNFC: its availability zone and host, as OpenStack reads
+    them. `healed_zones` are those of healed VNFCs by VDU and index.
     """
 
     address: str
@@ -270,10 +269,9 @@ def list_operations(change: Change, operation: str, request: Mapping[str, Any]) 
 
 
 def build_zone_ids(change: Change, names: list[str]) -> dict[str, str]:
-    """Return the zone id of each added VNFC (VM) as OpenStack reads it: ZONE:HOST, or ZONE.
-
-    With the standard user data each VNFC has its own zone and host. The default user data uses the zone of one
-    VNFC for its whole VDU: then only a zone shared by all of them is granted, and Nova selects the host.
+    """Return the zone id of each added VNFC (VM) as OpenStack reads it: ZONE:HOST, or ZONE. With the standard user data
+    each VNFC has its own zone and host. The default user data uses the zone of one VNFC for its whole VDU: then only a
+    zone shared by all of them is granted, and Nova selects the host.
     """
     attributes = change.after or {}
     vnfcs: Mapping[str, Mapping[str, Any]] = get_mapping(attributes, "vnfcs")

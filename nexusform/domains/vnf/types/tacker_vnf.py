@@ -402,10 +402,9 @@ def build_computed_attributes(
 def _compute_node_labels(
     attributes: Mapping[str, Any], vdu_name: str, operation: str, machine: str, zone: str
 ) -> dict[str, str]:
-    """Return the labels of the node of a worker VM: those of the user, and those about its machine and zone.
-
-    With `label_source` "mgmt_driver" the latter are set by Tacker's management driver. It labels workers of
-    an anti-affinity group at instantiation, and workers of any server group at later operations.
+    """Return the labels of the node of a worker VM: those of the user, and those about its machine and zone. With
+    `label_source` "mgmt_driver" the latter are set by Tacker's management driver. It labels workers of an anti-affinity
+    group at instantiation, and workers of any server group at later operations.
     """
     configured_labels = get_mapping(attributes, "labels")
     if attributes.get("label_source") != MGMT_DRIVER:
