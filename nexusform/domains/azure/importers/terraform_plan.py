@@ -406,7 +406,7 @@ class _ReferenceIndex:
         return default
 
     def find_blocks(self, block: Block, argument: str) -> set[Block]:
-        """Find the blocks referenced by an argument of a block. Its for_each counts, too: each.value comes from it."""
+        """Find the blocks referenced by an argument of a block, and by its for_each (for each.value)."""
         resource = self._blocks.get(block, {})
         expression = get_value_at_path(resource, "expressions", argument)
         names = [*_list_references(expression), *_list_references(resource.get("for_each_expression"))]

@@ -93,9 +93,7 @@ class AzureBackend(LineJournalBackend):
                 self._blob.upload_blob(document, overwrite=False)
 
     def write_merged_state(self, document: bytes, keep: Sequence[bytes] = ()) -> None:
-        """Write the document, then empty the journal but for `keep`. First a line of the journal marks all lines before
-        it as part of this document, so that no reader repeats them after an interruption.
-        """
+        """Write the document, then empty the journal but for `keep`. Readers skip lines before a mark added first."""
         with self._convert_errors("write to the journal"):
             if keep or self._journal.has_lines():
                 self._journal.add_lines([journal_lines.build_compaction_mark(document), *keep])

@@ -84,9 +84,7 @@ class S3Backend(LineJournalBackend):
         self.check_lease()
 
     def write_merged_state(self, document: bytes, keep: Sequence[bytes] = ()) -> None:
-        """Write the document, then empty the journal but for `keep`. First a line of the journal marks all lines before
-        it as part of this document, so that no reader repeats them after an interruption.
-        """
+        """Write the document, then empty the journal but for `keep`. Readers skip lines before a mark added first."""
         with self._convert_errors("write to the journal"):
             has_lines = bool(keep) or self._journal.has_lines()
             if has_lines:

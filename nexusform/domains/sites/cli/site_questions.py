@@ -73,7 +73,7 @@ def _run_question_on_sites(
 ) -> int:
     """Run a question on all sites and print the answer."""
     screen = view.create_screen()
-    sites = targets.select(screen, is_aside=True)  # diagnostics go to stderr: stdout is for the answer
+    sites = targets.select(screen, is_aside=True)  # diagnostics on stderr: stdout is for the answer
     with targets.engine.open_engine(screen) as engine, handle_interrupts(screen.print_error) as interrupts:
         results = run_fleet_question(sites.fleet, sites.names, engine, question, interrupts.is_stopping)
     report = build_question_report(question.kind, results)

@@ -300,7 +300,7 @@ def _require_instance(runner: OperationRunner, instance_id: str) -> VnfInstance:
 def _add_observed_vnfcs(
     attributes: Mapping[str, Any], instance: VnfInstance, note: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Return attributes with observed VNFCs and scale levels. Ids of VNFCs in the note (private data) come first."""
+    """Return attributes with observed VNFCs and scale levels. Ids in the note (private data) have precedence."""
     recorded_ids = get_mapping(note, _IDS_KEY)
     known = {**attributes, "vnfc_ids": recorded_ids} if recorded_ids else attributes
     observed = match_vnfcs(known, instance.vnfcs)
