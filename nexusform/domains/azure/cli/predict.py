@@ -100,7 +100,7 @@ def predict(arguments: PredictArguments) -> int:
 
 
 def _select_external_plan_reader(arguments: PredictArguments) -> tuple[str, ReadChanges]:
-    """Return the other tool's file and its reader."""
+    """Return the other tool's file and its reader. Raises UsageError unless one file and an inventory are given."""
     files = {_TERRAFORM: arguments.terraform_plan, _WHAT_IF: arguments.arm_what_if, _STACK: arguments.deployment_stack}
     named_files = omit_empty(files)
     if len(named_files) > 1:

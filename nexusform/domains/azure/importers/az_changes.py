@@ -297,7 +297,7 @@ class _ChangedSite:
         return not unknown
 
     def _create_item(self, change: ToolChange, key: str) -> ArmItem:
-        """Build the body of a new object from the change, and record its address."""
+        """Build the body of a new object (`key`: lower-case ARM id) from the change, and record its address."""
         body = {
             **change.body,
             "id": key,
@@ -355,47 +355,49 @@ class _ChangedSite:
                 )
         return item.merge_properties(change.file, (change.address,), requested)
 
-    def _add_initial_pools(self, owner: str) -> None:
-        """Add the initial pools of a cluster to the agent pools if none of them are listed."""
+    def _add_initial_pools(self, cluster_id: str) -> None:
+        """Add the initial pools of a cluster to the agent pools if none of its pools are listed."""
         pool_bodies = self.bodies[POOLS]
-        cluster = self.bodies[CLUSTERS].get(owner)
-        if cluster is None or any(key.startswith(f"{owner}/agentpools/") for key in pool_bodies):
+        cluster = self.bodies[CLUSTERS].get(cluster_id)
+        if cluster is None or any(key.startswith(f"{cluster_id}/agentpools/") for key in pool_bodies):
             return  # unknown, or its pools are listed
         for entry in cluster.read_objects(INITIAL_POOLS):
             name = entry.read_text("name")
             if name:
-                key = f"{owner}/agentpools/{name.lower()}"
-                pool_bodies[key] = entry.merge_properties(entry.file, entry.path, {"id": f"{owner}/agentPools/{name}"})
+                pool_id = f"{cluster_id}/agentPools/{name}"
+                pool_bodies[pool_id.lower()] = entry.merge_properties(entry.file, entry.path, {"id": pool_id})
 
     def _apply_pool_change(self, change: ToolChange, key: str, *, exists: bool) -> None:
-        """Update an existing pool, else add a new one to `self.pools`, after the removal of a replaced one."""
+        """Update an existing pool, else add a new one to `self.pools`. A replaced one is removed first.
+        `key`: lower-case ARM id.
+        """
         if exists and change.action is not AzAction.REPLACE:
             self.bodies[POOLS][key] = self._update_item(change, key)
             return
         if exists:
             self._remove_object(change, key)
-        owner, name = key.rpartition("/agentpools/")[0], change.names[-1]
-        body = {**change.body, "id": f"{owner}/agentPools/{name}", "name": name}
+        cluster_id, name = key.rpartition("/agentpools/")[0], change.names[-1]
+        body = {**change.body, "id": f"{cluster_id}/agentPools/{name}", "name": name}
         item = ArmItem(change.file, (change.address,), body, self.findings)
-        for pool in read_agent_pools_by_cluster([item]).get(owner, []):  # none if the body is malformed
-            self.pools.append(NewAgentPool(owner, pool, change.address))
+        for pool in read_agent_pools_by_cluster([item]).get(cluster_id, []):  # none if the body is malformed
+            self.pools.append(NewAgentPool(cluster_id, pool, change.address))
             self.addresses[key] = change.address
 
     def _remove_object(self, change: ToolChange, key: str) -> None:
-        """Remove an object, and the nodes of a removed pool."""
+        """Remove an object (`key`: lower-case ARM id), with the pools of a cluster or the nodes of a pool."""
         self.bodies[change.kind].pop(key, None)
         if change.kind == CLUSTERS:
             pools = self.bodies[POOLS].items()
             self.bodies[POOLS] = {pool_key: pool for pool_key, pool in pools if not pool_key.startswith(f"{key}/")}
         if change.kind != POOLS:
             return  # only a pool has nodes in the body of another object
-        owner = key.rpartition("/agentpools/")[0]
-        self.clusters_losing_pools.add(owner)
-        cluster = self.bodies[CLUSTERS][owner]
+        cluster_id = key.rpartition("/agentpools/")[0]
+        self.clusters_losing_pools.add(cluster_id)
+        cluster = self.bodies[CLUSTERS][cluster_id]
         nodes = cluster.read_value("nodes")
         if isinstance(nodes, list):
             properties = {"nodes": [node for node in nodes if normalize_id(get_text(node, "agentPoolId")) != key]}
-            self.bodies[CLUSTERS][owner] = cluster.merge_properties(cluster.file, cluster.path, properties)
+            self.bodies[CLUSTERS][cluster_id] = cluster.merge_properties(cluster.file, cluster.path, properties)
 
     def _report(
         self, change: ToolChange, kind: str, detail: str, path: Path = (), severity: Severity = Severity.ERROR

@@ -128,7 +128,7 @@ class HttpBackend:
         return self._journal.list_pending(self.read)
 
     def write_merged_state(self, document: bytes, keep: Sequence[bytes] = ()) -> None:
-        """Send the document and empty the journal; a crash in between duplicates no record."""
+        """Send the document, then empty the journal but for `keep`; a crash in between duplicates no record."""
         self._journal.mark_compacted(document, keep)
         self.write(document)
         if not keep:

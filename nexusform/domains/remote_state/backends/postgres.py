@@ -108,7 +108,7 @@ class PostgresBackend:
         return journal_lines.split_journal([lines or b""])
 
     def write_merged_state(self, document: bytes, keep: Sequence[bytes] = ()) -> None:
-        """Write the document and empty the journal in one transaction."""
+        """Write the document and empty the journal but for the lines to `keep`, in one transaction."""
         with self._begin_fenced_transaction("write the state") as (connection, row):
             self._replace_document(connection, row, document)
             connection.execute(self._database.format_sql("DELETE FROM {schema}.journal WHERE workspace = %s"), (row,))

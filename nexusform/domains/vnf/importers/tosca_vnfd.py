@@ -234,7 +234,7 @@ def _list_placement_rules(
         # The target of a rule is a VDU, or all VDUs of a placement group.
         target_vdus = chain.from_iterable(groups.get(target, (target,)) for target in target_names)
         targets = tuple(dict.fromkeys(target_vdus))
-        scope, label = MACHINE, "tacker.Placement"
+        scope, label = MACHINE, "tacker.Placement"  # of the older policy
         if kind in _RULES:
             scope_node = topology.get_value(body, "properties", "scope")
             label = scope_node.text
