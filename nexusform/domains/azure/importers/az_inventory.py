@@ -118,9 +118,7 @@ def _report_uncaptured_kinds(
 def read_changed_sites(
     documents: Documents, changes: Sequence[ToolChange], machine_sku_by_id: Mapping[str, str]
 ) -> tuple[tuple[AzSite, ...], ResourcesAfterChanges, tuple[Problem, ...]]:
-    """Read the sites of an export with another tool's changes applied. Returns also the changed resources and all
-    findings, errors first.
-    """
+    """Read the sites of an export after another tool's changes. Return also the changed resources, and findings."""
     findings: list[Problem] = []
     items, exported_at = _read_exported_resources(documents, findings)
     changed = apply_changes(items, changes, findings)

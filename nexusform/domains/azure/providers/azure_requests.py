@@ -425,7 +425,7 @@ class ArmClient:
         return location
 
     def _build_problem(self, change: ArmChange, problem: Any, *, was_sent: bool) -> ProviderProblem:
-        """Build StepPending for an SDK error, or ProviderProblem if Azure rejects a change not sent (`was_sent`)."""
+        """Build a problem for an SDK error: StepPending, but ProviderProblem if Azure rejects a change not yet sent."""
         from azure.core.exceptions import ClientAuthenticationError
 
         code = getattr(problem, "status_code", None)

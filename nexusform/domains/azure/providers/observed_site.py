@@ -250,7 +250,7 @@ class ObservedSites(FixedIdentity):
         from nexusform.domains.azure.importers.az_import import build_observed_facts_note
 
         exported_at = site.inventory.exported_at if site.inventory.is_age_certain else None
-        time = exported_at if self._is_captured else read_clock()  # of the read: of the export, or now
+        time = exported_at if self._is_captured else read_clock()  # of the export (None: unknown), or now
         return build_observed_facts_note(attributes, self._machines[site.name], recorded_note, time)
 
     def _has_complete_list_for_object(self, key: ObjectKey) -> bool:

@@ -81,7 +81,7 @@ class SiteWarningBuilder:
         return warnings
 
     def _describe_missing_sites(self) -> Iterator[str]:
-        """Describe sites missing in the source."""
+        """Describe the sites of objects in state that the source does not contain."""
         counts: Counter[str] = Counter()
         for (site, _), ids in self.unobserved.items():
             if site not in self.sites:

@@ -106,7 +106,7 @@ class KubeSchedulerCheck:
         self._nodes: list[Body] = []
         self._pods: dict[tuple[PodSpec, str], list[str]] = {}  # names of running pods by spec and node
         self._namespaces: set[str] = set()
-        self._service: Body | None = None  # behind the default spreading of the last pod
+        self._service: Body | None = None  # the current Service, for the default spreading of the last pod
         self._prediction_number = 0  # of the prediction being checked, from 1
 
     def check_prediction(self, inputs: PredictionInput, pods: dict[PodKey, tuple[str, PodOutcome]]) -> None:

@@ -51,7 +51,7 @@ class AzureBackend(LineJournalBackend):
         workspace: str = DEFAULT_WORKSPACE,
         max_bytes: int = registry.MAXIMUM_SIZE,
     ) -> None:
-        """Prepare the access to the blob `key` (with a suffix for another than the default workspace)."""
+        """Prepare access to the blob `key` (with a suffix for other workspaces). `snapshots`: keep old versions."""
         check_name(workspace)
         self._max_bytes = max_bytes
         self._container = container
@@ -287,6 +287,7 @@ class _BlobJournal:
     def __init__(
         self, container: ContainerClient, prefix: str, check_lease: Callable[[], None], max_bytes: int
     ) -> None:
+        """Prepare access to blobs with the `prefix` in their names. `check_lease` raises BackendProblem without it."""
         self._max_bytes = max_bytes
         self._container = container
         self._prefix = prefix

@@ -64,7 +64,7 @@ def run_question_part(task: Task, site: SiteEntry) -> SiteResult:
 def _build_certainty_findings(plan: Plan, runs: int) -> Iterator[SiteQuestionFinding]:
     """Build a finding for each VM with a sampled location: the runs with its planned machine, rack and rack count."""
     for row in plan.placements:
-        certainty = row.certainty
+        certainty = row.certainty  # shares of the runs
         if certainty is None or not isinstance(row.target, Placement):
             continue  # without a sampled location
         figures: dict[str, int | float] = {

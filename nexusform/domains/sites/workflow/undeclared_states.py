@@ -120,7 +120,7 @@ def _open_backend(site: SiteEntry, fleet: FleetContext) -> StateBackend | None:
 def _read_undeclared_site(
     name: str, known_state: _KnownState, templates: Sequence[SiteEntry], fleet: FleetContext
 ) -> UndeclaredSite | None:
-    """Read the state of a site; if it is unreadable, the result has the reason. Return None for an empty state."""
+    """Read a site's state from a backend of `templates`; None if empty. For an unreadable one, return the reason."""
     backend = _open_known_state(name, known_state, templates, fleet)
     if backend is None:
         reason = "No backend of nexusform.sites.hcl covers it, so it was not read."

@@ -271,8 +271,8 @@ def _find_free_name(
 
 
 def _build_vnfc(vnfc: Mapping[str, Any], observed: ObservedVnfc, *, names_hosts: bool) -> dict[str, Any]:
-    """Return a VNFC (VM) at its observed zone and host, else as recorded. `names_hosts`: zones are ZONE:HOST. A zone
-    without a host is then another one, selected by Tacker, and the host is unknown ("").
+    """Return a VNFC (VM) at its observed zone and host, else as recorded. `names_hosts`: requested zones are ZONE:HOST.
+    An observed zone without a host was then selected by Tacker, and the host is unknown ("").
     """
     zone, _, host = observed.zone.partition(":")
     is_recorded_zone = zone in ("", vnfc.get("availability_zone"))

@@ -243,7 +243,7 @@ class TackerProvider(FixedIdentity):
     def _change_levels(
         self, runner: OperationRunner, instance: VnfInstance, planned: Mapping[str, Any], *, only_in: bool = False
     ) -> None:
-        """Scale each aspect from its observed level to its planned one: first in, then out. With `only_in`, only in."""
+        """Scale each aspect from its observed to its planned level: first in, then out. `only_in`: scale none out."""
         targets = compute_target_levels(planned)
         steps = {aspect: target - instance.scale_levels.get(aspect, 0) for aspect, target in targets.items()}
         for aspect in sorted(steps, key=lambda name: (steps[name] > 0, name)):

@@ -263,7 +263,7 @@ class VnfPackageFile(Struct, frozen=True):
         return target.getvalue()
 
     def build_info(self) -> dict[str, Any]:
-        """Build the VnfPkgInfo."""
+        """Build the VnfPkgInfo of the package: its description in the interface of ETSI NFV."""
         base = f"/vnfpkgm/v2/onboarded_vnf_packages/{self.descriptor_id}"
         return {
             "id": str(uuid5(NAMESPACE_URL, self.descriptor_id)),
