@@ -1,9 +1,8 @@
-"""State behind Terraform's HTTP protocol: GitLab's state store and every server made for Terraform. GET and POST
-transfer the document, LOCK and UNLOCK have the holder as the body; every method is configurable (GitLab: POST and
-DELETE at `.../lock`). The protocol has neither a journal nor expiring locks. So the journal is stored locally, and the
-state is sent at most every 20 s during an apply: changes since the last document are lost with the machine. A dead
-run's lock must be broken manually. `{workspace}` in the address is the workspace's name; without it there is only
-`default`.
+"""State behind Terraform's HTTP protocol: GitLab's state store and other servers for Terraform. GET and POST transfer
+the document, LOCK and UNLOCK have the holder as the body; methods are configurable (GitLab: POST and DELETE at
+`.../lock`). The protocol has neither a journal nor expiring locks. So the journal is stored locally, and the state is
+sent at most every 20 s during an apply: changes since the last document are lost with the machine. A dead run's lock
+must be broken manually. `{workspace}` in the address is the workspace's name; without it only `default` exists.
 """
 
 from __future__ import annotations
