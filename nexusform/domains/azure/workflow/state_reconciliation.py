@@ -131,6 +131,7 @@ class _Reconciler:
     """Reconciliation of one run."""
 
     def __init__(self, run: Run, sites: Sequence[AzSite], provider: ObservedSites) -> None:
+        """Prepare the comparison of a run's state with observed sites, under the site names of the state."""
         self.run = run
         self.state = run.stored.state
         self.recorded_objects = dict(self.state.list_current_objects())

@@ -225,7 +225,7 @@ class DaskTaskEngine:
         return last_progress
 
     def _send_heartbeat(self, task: Task) -> None:
-        """Send a heartbeat to all workers, so that they keep the locks."""
+        """Send a heartbeat to all workers, so that they keep the locks; skip it if the last one is recent."""
         if monotonic() - self._last_heartbeat < _HEARTBEAT_SECONDS:
             return
         self._last_heartbeat = monotonic()

@@ -337,8 +337,8 @@ def read_locked_sites(engine: TaskEngine, fleet: FleetContext, names: Sequence[s
 def release_locks(
     engine: TaskEngine, fleet: FleetContext, names: Sequence[str], unlock_host: str = ""
 ) -> list[SiteResult]:
-    """Release the locks of a host, or of this run without one, except those of started sites. The status of a result is
-    `applied` if its lock was released, `skipped` if not, and `rejected` if it cannot be read. Raises TaskEngineError.
+    """Release the locks of `unlock_host`, else those of this run, but not of sites with a started apply. The status of
+    a result is `applied` for a released lock, `skipped` for others, `rejected` if unreadable. Raises TaskEngineError.
     """
     return _run_on_all_sites(engine, fleet, names, SiteTaskKind.UNLOCK, unlock_host=unlock_host)
 

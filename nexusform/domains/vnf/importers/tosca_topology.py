@@ -138,7 +138,7 @@ def _select_flavour_documents(documents: Sequence[Node], flavour_id: str, notes:
 
 def _list_definitions(section: Node, noun: str, notes: DocumentFindings) -> Iterator[tuple[str, Node]]:
     """Yield names and bodies of a map, or of a list of maps."""
-    if section.data not in (None, "...") and not isinstance(section.data, (dict, list)):  # an elision
+    if section.data not in (None, "...") and not isinstance(section.data, (dict, list)):  # "...": an elision
         notes.add_warning(section, IGNORED, f"expected {noun} definitions by name; this is ignored.")
     for part in list_bodies(section):
         yield from _list_definitions_in_map(part, noun, notes)

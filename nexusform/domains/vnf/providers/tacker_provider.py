@@ -59,6 +59,7 @@ class TackerProvider(FixedIdentity):
     observes_objects = True
 
     def __init__(self, name: str, client: TackerClient, options: TackerOptions) -> None:
+        """Prepare the provider, identified by endpoint and project."""
         super().__init__({"endpoint": client.endpoint, "project": client.project})
         self.name = name
         self.sends_changes = True
