@@ -84,7 +84,7 @@ def read_inventory(
     site_items, problems = select_site_resources(items, site)
     findings += problems
     inventory = _build_inventory(site_items, machine_sku_by_id, exported_at)
-    _report_uncaptured_kinds(items, [inventory], findings, numbers_nodes=False)
+    _report_uncaptured_kinds(items, [inventory], findings, numbers_nodes=False)  # the data source numbers no nodes
     return inventory, _sort_and_limit_findings(findings)
 
 

@@ -440,7 +440,7 @@ def read_clusters(
 def _read_clusters_with_agent_pools(
     items: Iterable[ArmItem], pools: Mapping[str, list[AzPool]], clusters_with_pool_files: AbstractSet[str]
 ) -> Iterator[tuple[ClusterNodes, list[AzPool] | None]]:
-    """Yield every cluster with its captured agent pools, None without a list. Report further clusters of a name."""
+    """Yield every cluster with its pools in `pools` (by cluster id), None without a list. Report repeated names."""
     for name, item in iterate_unique_items(items, "cluster"):
         cluster_id = item.read_text("id", name)
         captured = pools.get(normalize_id(cluster_id))

@@ -126,6 +126,7 @@ class AzureSiteProvider(ObservedSites):
         acts_on_machines: bool = False,
         kubeconfig_trust: KubeconfigTrust = TRUSTED,
     ) -> None:
+        """Prepare a provider that changes Azure. `acts_on_machines`: it also cordons machines and runs actions."""
         super().__init__(
             name=name,
             source=source,
@@ -134,7 +135,6 @@ class AzureSiteProvider(ObservedSites):
             verify_absence=partial(verify_absence, subscription),
             identity=subscription.identity,
         )
-        # The setting allows both cordoning and actions such as Restart.
         self._acts_on_machines = self._runs_actions = acts_on_machines
         self._kubeconfig_trust = kubeconfig_trust
         self._subscription = subscription
@@ -487,7 +487,7 @@ class AzureSiteProvider(ObservedSites):
         if request.key.type == POOL:  # the pool becomes an object, not a part of its cluster
             self._record_separate_pools([request.key])
         sites, _ = self._subscription.parse_sites(documents)
-        site_name = request.key.id.partition("/")[0]  # so few bodies may not name the site as state does
+        site_name = request.key.id.partition("/")[0]  # as in state; these few bodies may give another name
         named_sites = [replace(site, name=site_name) for site in sites]
         imported_sites = build_imported_sites(named_sites, collect_recorded_nodes([request.planned_attributes]))
         separate_pools = self._list_separate_pools()

@@ -45,8 +45,8 @@ class SiteWarningBuilder:
         unobserved: Mapping[tuple[str, str], Collection[str]],
         managed: AbstractSet[tuple[str, str]],
     ) -> None:
-        self.source = source
-        self.sites = sites
+        self.source = source  # its name in messages
+        self.sites = sites  # of the source, by name
         self.unobserved = unobserved  # ids of objects in state without a complete list, by site and type
         self.managed = managed  # type and id of the objects in state
 

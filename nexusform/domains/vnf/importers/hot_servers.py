@@ -357,7 +357,7 @@ def add_server_vdu(
     if repeat.unknown_count is not None and not reading.known_vdus.get(vdu_name):  # without a number in the VNFD
         text = f"{repeat.unknown_count.description}; set it in parameters. Until then, the minimum (or 1) is used."
         repeat.unknown_count.notes.add_warning(repeat.unknown_count.node, WITHOUT_A_NUMBER, text)
-    _add_group_membership(reading, template, vdu_name, properties, hints)
+    _record_scheduler_hints(reading, template, vdu_name, properties, hints)
 
 
 def check_sriov_port(name: str, properties: Node, template: Template) -> None:
@@ -372,7 +372,7 @@ def check_sriov_port(name: str, properties: Node, template: Template) -> None:
         template.notes.add_warning(node, IGNORED, detail)
 
 
-def _add_group_membership(
+def _record_scheduler_hints(
     reading: HotReading, template: Template, vdu_name: str, properties: Node, hints: Hints
 ) -> None:
     """Record the scheduler hints of a server: its own, else the nearest around it (the last of `hints`)."""

@@ -214,6 +214,7 @@ class GrantJournal:
     """Records of the plan with this digest; those of other plans stay in the file."""
 
     def __init__(self, plan_file: str, digest: str) -> None:
+        """Read the records of grants for the plan with this digest."""
         self.path = Path(f"{plan_file}.grants")
         self.digest = digest
         self.records: list[GrantRecord] = []
