@@ -151,6 +151,7 @@ class AzureChangeFailed(ProviderProblem):
     """Failed or canceled change after Azure accepted it, with its `status` and Azure's message."""
 
     def __init__(self, change: ArmChange, status: str, reason: Any) -> None:
+        """Describe the failed change. `reason`: Azure's error object with `code` and `message`, or None."""
         error_fields = get_mapping(reason)
         self.code = get_text(error_fields, "code")
         self.status = status

@@ -99,6 +99,7 @@ class DaskTaskEngine:
     """Engine on the workers of a scheduler; workers may join and leave."""
 
     def __init__(self, engine_name: str, environment: Mapping[str, str]) -> None:
+        """Connect to the scheduler `dask://HOST[:PORT]`; TLS files are in `environment`. Raises TaskEngineError."""
         library = load_cluster_library(engine_name)
         address, is_secure = _parse_address(engine_name)
         security = library.Security(**_read_certificates(environment, address)) if is_secure else None

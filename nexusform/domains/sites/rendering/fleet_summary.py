@@ -224,7 +224,6 @@ def _render_site_tree(sites: Sequence[PlannedSite], dependencies: dict[str, froz
     """Draw the sites below their dependencies. Sites with equal dependencies and dependents share a node.
 
     If lon1 and lon2 read the state of hub, and ldn reads theirs, the lines are:
-
         ╙── hub
             └─╼ lon1, lon2
                 └─╼ ldn

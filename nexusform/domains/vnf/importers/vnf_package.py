@@ -90,6 +90,7 @@ class _PackageFolder:
 
 class _PackageZip:
     def __init__(self, content: bytes) -> None:
+        """Open a package, and check the paths in it. Raises DiagnosticsError."""
         if content.startswith(b"\x1f\x8b"):  # the mark of gzip
             raise _build_error("It is a packed tar (OSM format). Unpack it and use the folder.")
         try:
