@@ -381,7 +381,7 @@ class _ReferenceIndex:
         self._outputs: dict[tuple[str, ...], Mapping[str, Any]] = {}  # outputs of each module by its path
         self._calls: dict[tuple[str, ...], Mapping[str, Any]] = {}  # `module` block of each module by its path
         self._index_module(path=(), module=self._check_part_type("root_module", root, Mapping, default={}))
-        self._dependencies: dict[Block, frozenset[Block]] = {}  # of blocks read before
+        self._dependencies: dict[Block, frozenset[Block]] = {}  # by block, those computed so far
 
     def _index_module(self, path: tuple[str, ...], module: Mapping[str, Any]) -> None:
         """Index the resources, outputs and calls of the module at a path (module names from the root), recursively."""

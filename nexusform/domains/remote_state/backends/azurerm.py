@@ -292,7 +292,7 @@ class _BlobJournal:
         self._container = container
         self._prefix = prefix
         self._check_lease = check_lease
-        self._batch_writer = LineBatcher(self._write_lines)
+        self._batch_writer = LineBatcher(self._write_lines)  # joins concurrent appends
         self._blob: BlobClient | None = None  # the open one, for appends
         self._number = 0  # in the name of this blob
         self._position = 0  # its size

@@ -68,8 +68,8 @@ class PostgresBackend:
         check_name(workspace)
         self._database = database
         self._workspace = workspace
-        self._lock_state: _HeldLock | None = None
-        self._batch_writer = LineBatcher(self._write_lines)
+        self._lock_state: _HeldLock | None = None  # not locked
+        self._batch_writer = LineBatcher(self._write_lines)  # joins concurrent appends
 
     def describe(self) -> str:
         """Return server, database, schema and workspace, without credentials."""

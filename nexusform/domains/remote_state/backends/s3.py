@@ -368,7 +368,7 @@ class _BucketJournal:
         self._objects = objects
         self._prefix = prefix
         self._check_lease = check_lease
-        self._batch_writer = LineBatcher(self._write_lines)
+        self._batch_writer = LineBatcher(self._write_lines)  # joins concurrent appends
         self._last_written: int | None = None  # the number written last; None: not looked up yet
 
     def add_lines(self, lines: Sequence[bytes]) -> None:

@@ -138,7 +138,7 @@ class _LimitedReader:
     def __init__(self, source: _PackageFolder | _PackageZip) -> None:
         self._source = source
         self._names = frozenset(source.names)
-        self._size = 0
+        self._size = 0  # bytes read so far
 
     def __call__(self, name: str, named_by: str) -> str:
         """Return the text of a file; `named_by` is the subject of the error if it is missing."""

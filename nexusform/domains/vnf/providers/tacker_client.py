@@ -67,7 +67,7 @@ class TackerClient:
         self.timing = timing
         self._credentials = credentials
         self.project = credentials.project
-        self._token = ""
+        self._token = ""  # not logged in yet
         self.verifies_server = credentials.verification is not False
         self._client = ApiClient(endpoint, verify=credentials.verification)
 

@@ -158,14 +158,14 @@ def read_documents(attributes: Mapping[str, Any]) -> ParsedVnf:
 # A VNF is read several times per plan; the result is immutable and depends on the texts alone.
 @lru_cache(maxsize=64)
 def _read_cached(
-    vnfd: str | None, base_hot: str | None, nested: tuple[tuple[str, str], ...], parameters: str, flavour: str
+    vnfd: str | None, base_hot: str | None, nested: tuple[tuple[str, str], ...], parameter_json: str, flavour: str
 ) -> ParsedVnf:
     # Few configurations have a VNF: the TOSCA and HOT parsers are loaded on demand.
     from nexusform.domains.vnf.importers.vnf_reading import read_vnf
 
     return read_vnf(
         VnfSourceDocuments(
-            vnfd=vnfd, base_hot=base_hot, nested=dict(nested), parameters=json.loads(parameters), flavour_id=flavour
+            vnfd=vnfd, base_hot=base_hot, nested=dict(nested), parameters=json.loads(parameter_json), flavour_id=flavour
         )
     )
 
