@@ -243,7 +243,7 @@ class _Reconciler:
     def _compare_recorded_vm_locations(
         self, observed: Mapping[Address, ObjectState], uncaptured: Sequence[Address]
     ) -> Iterator[ClusterLocationCheck]:
-        """Compare observed and recorded locations of the VMs of every object; one absent on the site has no VMs."""
+        """Compare observed and recorded locations of the VMs of every object. An object absent on the site has none."""
         observed_machines: dict[tuple[str, str], AzMachine] = {}  # by site and name
         for site in self.sites:
             observed_machines |= {(site.name, machine.name): machine for machine in site.inventory.machines}

@@ -198,7 +198,7 @@ class S3Backend(LineJournalBackend):
             return _strip_added_line_ends(_read_content(answer, ReadByteLimit(self._objects.max_bytes))) or b""
 
     def _read_lock(self) -> _StoredLock | None:
-        """Read the lock object with its age, None without one. It may be expired."""
+        """Read the lock object with its age, None without one. The lock may be expired."""
         answer = self._objects.get_response(self._lock_key)
         if answer is None:
             return None

@@ -140,7 +140,7 @@ def _replace_older_plan_file(arguments: PlanArguments) -> list[Diagnostic]:
 
 
 def _load_signer(arguments: PlanArguments) -> tuple[Signer | None, list[Diagnostic]]:
-    """Return the signer of -sign, and problems. It is None without -sign, or if it cannot be used."""
+    """Return the signer of -sign (None without -sign, or if it cannot be used), and problems."""
     if not arguments.sign:
         return None, []
     confinement = create_context().confinement

@@ -64,7 +64,7 @@ def build_status_report(plan: FleetPlan, now: datetime, certainty: Sequence[Site
 
 
 def build_apply_report(plan: FleetPlan, *, is_stopped: bool) -> Report:
-    """Build the report of an apply: counts, failures with reasons, and waves. It is a finding if a wave was stopped."""
+    """Build the report of an apply: counts, failures with reasons, and waves. A stopped wave makes it a finding."""
     failed = plan.select_by_status(SiteStatus.REJECTED, SiteStatus.FAILED)
     failed_title = f"{format_count(len(failed), 'site')} {select_word_form(len(failed), 'was', 'were')} not applied"
     sections = build_reason_sections(failed_title, failed, max_rows=len(failed))

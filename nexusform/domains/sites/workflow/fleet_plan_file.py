@@ -115,7 +115,7 @@ class _PlanFileContent(Struct, frozen=True):
 def sign_fleet_plan(
     path: str, key_file: str, location: CommandContext, *, is_unconfined_accepted: bool = False
 ) -> list[Diagnostic]:
-    """Sign the plan in a file, in place of earlier signatures; return problems. It must be confined, or accepted so."""
+    """Sign the plan in a file, in place of earlier signatures; return problems. An unconfined one must be accepted."""
     signer, problems = create_signer(key_file, location.confinement)
     if signer is None:
         return problems

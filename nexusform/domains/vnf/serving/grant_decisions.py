@@ -145,9 +145,9 @@ def _list_requested_vdus(request: Mapping[str, Any], name: str) -> Iterator[tupl
 def _find_planned_grant(
     request: Mapping[str, Any], grants: Sequence[PlannedGrant], records: Sequence[GrantRecord]
 ) -> tuple[PlannedGrant | None, str]:
-    """Return the planned operation matching a grant request, and "". Return None and the reason if none matches. Both
-    have the same kind, and add and remove as many VMs of each VDU. The plan knows no instance of Tacker: the first
-    grant binds one to a VNF of the plan. An operation is granted once, and again if it repeats a failed one.
+    """Return the planned operation matching a grant request, and ""; or None and the reason. A match has the kind of
+    the request, and adds and removes as many VMs of each VDU. The plan knows no instance of Tacker: the first grant
+    binds one to a VNF of the plan. An operation is granted once, and again if it repeats a failed one.
     """
     instance_id, operation = request["vnfInstanceId"], request["operation"]
     addresses = {record.instance_id: record.address for record in records}
@@ -238,8 +238,13 @@ def list_operations(change: Change, operation: str, request: Mapping[str, Any]) 
     if operation == _TERMINATE or not has_known_documents(attributes):  # one operation, without levels
         yield _build_operation(operation, added, removed)
         return
-    vnf = read_documents(attributes).vnf
     healed: dict[str, list[str]] = {}
+    for vdu, added_names in added.items():  # a VNFC both added and removed is healed
+        removed_names = removed.get(vdu, [])
+        healed[vdu] = [name for name in added_names if name in removed_names]
+        added[vdu] = [name for name in added_names if name not in removed_names]
+        removed[vdu] = [name for name in removed_names if name not in added_names]
+    vnf = read_documents(attributes).vnf
     if operation == "INSTANTIATE":
         level_name = attributes.get("instantiation_level")
         levels: Mapping[str, int] = vnf.find_level(level_name).scale_levels  # by aspect, before the scaling
@@ -247,11 +252,6 @@ def list_operations(change: Change, operation: str, request: Mapping[str, Any]) 
         yield _build_operation(operation, _take_vnfc_names(added, counts), {})
     else:
         levels = compute_target_levels(change.before or {})
-        for vdu, added_names in added.items():  # a VNFC of the same name on both sides is healed
-            removed_names = removed.get(vdu, [])
-            healed[vdu] = [name for name in added_names if name in removed_names]
-            added[vdu] = [name for name in added_names if name not in removed_names]
-            removed[vdu] = [name for name in removed_names if name not in added_names]
     level_changes = {name: level - levels.get(name, 0) for name, level in compute_target_levels(attributes).items()}
     changed = [aspect for aspect in vnf.aspects if level_changes.get(aspect.name)]
     for aspect in sorted(changed, key=lambda aspect: (level_changes[aspect.name] > 0, aspect.name)):  # scale in first

@@ -264,7 +264,7 @@ def _build_unmet_problem(unmet_rule: UnmetRule, kind: str, severity: Severity) -
 def compute_demand(
     attributes: Mapping[str, Any], context: ResourceContext, _address: Address
 ) -> tuple[VmDemand | None, list[Problem]]:
-    """Return a demand with one pool per VDU, and problems. It is None for unknown documents and after an error."""
+    """Return a demand with one pool per VDU (None for unknown documents, or after an error), and problems."""
     if not has_known_documents(attributes):
         return None, []
     vnf = read_documents(attributes).vnf

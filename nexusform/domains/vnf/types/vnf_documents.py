@@ -53,9 +53,9 @@ def read_package_and_request(attributes: Mapping[str, Any], files: Files) -> tup
 
 
 def _read_instantiate_request(attributes: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
-    """Return the arguments of the block from its instantiate request (ETSI SOL003, JSON), and problems. They are
-    flavour_id, instantiation_level and parameters. A configured argument must be equal, or not be set; configured
-    parameters override those of the request. While the request is unknown, so are they.
+    """Return the arguments in the instantiate request of a block (ETSI SOL003, JSON), and problems. The arguments are
+    flavour_id, instantiation_level and parameters, unknown while the request is. A configured argument must be equal,
+    or not be set; configured parameters override those of the request.
     """
     text = attributes.get(REQUEST)
     if text is None:
@@ -106,8 +106,8 @@ def _build_request_problem(detail: str) -> Problem:
 
 
 def _read_package_arguments(attributes: Mapping[str, Any], files: Files) -> tuple[dict[str, Any], list[Problem]]:
-    """Return the arguments read from the package in `csar` (vnfd, base_hot and nested), and problems. They are UNKNOWN
-    while its path or the flavour is unknown. There are none without a package, or with a problem.
+    """Return the arguments read from the package in `csar` (vnfd, base_hot and nested), and problems. The arguments are
+    UNKNOWN while its path or the flavour is. There are none without a package, or with a problem.
     """
     path, flavour = attributes.get("csar"), attributes.get("flavour_id")
     if path is None:
