@@ -296,7 +296,7 @@ def _describe_no_changes(fleet_apply: FleetApply, wave: Wave) -> str:
 
 
 def _describe_blocking_locks(fleet_apply: FleetApply, tally: _WaveCounts) -> str:
-    """If a lock stopped a wave, reject its locked sites. Describe the locks and commands to release them, else ""."""
+    """Reject the locked sites of a wave stopped by a lock; return their locks and release commands as text, else ""."""
     if not any(map(_has_lock_error, fleet_apply.results.values())):
         return ""
     names = [site.name for site in fleet_apply.plan.select_wave(tally.wave.name)]
