@@ -349,7 +349,7 @@ def _render_configuration_files(comparison: _SiteComparison, inventory: str) -> 
 
 
 def _compute_dependencies(comparison: _SiteComparison) -> dict[Address, list[Address]]:
-    """Chain the new objects and changed clusters in order: each depends on the one before, the first on changed VMs."""
+    """Compute dependencies: each new object or changed cluster needs the one before, the first one all changed VMs."""
     changing = [  # existing objects with other values or references after the changes
         address
         for address, item in comparison.before.items()
