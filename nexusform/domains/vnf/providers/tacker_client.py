@@ -151,9 +151,7 @@ class TackerClient:
         *,
         is_repeated: bool = False,
     ) -> ApiResponse:
-        """Send a request; after a 401 again (`is_repeated`), with a new token. Return a 404 to GET or DELETE. Raises
-        TackerProblem.
-        """
+        """Send a request, after a 401 again (`is_repeated`). Return a 404 to GET or DELETE. Raises TackerProblem."""
         headers = {"Version": "2.0.0", "Accept": "application/json"}
         if self._credentials.fields:
             self._token = self._token or fetch_token(self._credentials)
