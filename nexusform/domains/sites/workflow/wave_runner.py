@@ -328,7 +328,7 @@ def _record_result(fleet_apply: FleetApply, tally: _WaveCounts, result: SiteResu
 
 
 def _release_site_locks(fleet_apply: FleetApply, sites: Sequence[PlannedSite]) -> None:
-    """Release prepared sites that are not applied."""
+    """Release the locks of prepared sites that are not applied."""
     tasks = [_build_task(fleet_apply, SiteTaskKind.RELEASE, site) for site in sites]
     fleet_apply.engine.run_tasks_until_stopped(
         tasks,

@@ -304,12 +304,12 @@ def _group_names_by_vdu(resources: list[Mapping[str, Any]]) -> dict[str, list[st
     return names
 
 
-def _take_vnfc_names(pool: dict[str, list[str]], counts: Mapping[str, int]) -> dict[str, list[str]]:
-    """Remove the first names of each VDU from a pool, as many as `counts` has, and return them."""
+def _take_vnfc_names(names_by_vdu: dict[str, list[str]], counts: Mapping[str, int]) -> dict[str, list[str]]:
+    """Remove the first names of each VDU, as many as `counts` has, and return them."""
     taken = {}
     for vdu, count in counts.items():
-        names = pool.get(vdu, [])
-        taken[vdu], pool[vdu] = names[:count], names[count:]
+        names = names_by_vdu.get(vdu, [])
+        taken[vdu], names_by_vdu[vdu] = names[:count], names[count:]
     return taken
 
 

@@ -362,7 +362,7 @@ def list_existing_vms(attributes: Mapping[str, Any]) -> tuple[PlacedVm, ...]:
 
 
 def list_unplaced_vms(attributes: Mapping[str, Any]) -> UnplacedVms:
-    """Return the VNFCs without a known machine, by VDU and number: Tacker selected another zone."""
+    """Return the VNFCs without a known machine (Tacker selected another zone), by VDU and number."""
     vnfcs = get_known_blocks(attributes, "vnfcs")
     return {
         (vnfc["vdu"], vnfc["number"]): {**vnfc, "name": name} for name, vnfc in vnfcs.items() if not vnfc.get("machine")
