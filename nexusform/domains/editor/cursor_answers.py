@@ -236,7 +236,7 @@ def _suggest_references(module: ModuleText, attribute: AttributeSchema | None, t
     for symbol in sorted(_list_referable_symbols(module), key=lambda symbol: symbol.type not in target_types):
         insert = symbol.reference
         if target is not None and symbol.type in target.types and symbol.kind == "resource":
-            insert += f".{target.by}"
+            insert += f".{target.by}"  # the argument takes the id or name of the resource
         yield Suggestion(insert, "reference", insert, length, symbol.kind)
 
 

@@ -277,8 +277,7 @@ def list_quick_fixes(module: ModuleText, finding: Diagnostic) -> Iterator[QuickF
     if suggested_name:
         yield from _suggest_name(text, range_in_file, suggested_name)
     if finding.id == "invalid-character":
-        # The line with straight quotes in place of curly ones.
-        start = text.rfind(b"\n", 0, range_in_file.start) + 1
+        start = text.rfind(b"\n", 0, range_in_file.start) + 1  # of the line
         end = text.find(b"\n", start)
         line = text[start : end if end >= 0 else len(text)].decode(errors="replace")  # -1: the last line
         new_line = "".join('"' if letter in CURLY_QUOTES else letter for letter in line)

@@ -81,10 +81,10 @@ class PlanExploration:
     """Project planned repeatedly with changes."""
 
     def __init__(self, run: Run) -> None:
+        """Plan the configuration of a run, and collect its pools with a count to change, and its adjustable racks."""
         self._run = run
         self.base = self._plan_configuration(self.configuration, adjustments=())
-        # The configuration path of each pool's count.
-        self._count_paths: dict[str, tuple[Address, ValuePath]] = {}
+        self._count_paths: dict[str, tuple[Address, ValuePath]] = {}  # path of the count in the configuration, by pool
         self._pools: dict[str, PoolCountControl] = {}
         for table in self.base.placement_tables:
             path = _get_count_path(table.address.type, table.pool)

@@ -35,7 +35,7 @@ class ExplorerServer(ThreadingHTTPServer):
     def __init__(self, exploration: PlanExploration, port: int = 0) -> None:
         super().__init__(("127.0.0.1", port), _ExplorerRequestHandler)
         self.exploration = exploration
-        self.token = secrets.token_urlsafe(24)
+        self.token = secrets.token_urlsafe(24)  # needed in each request
         self.lock = Lock()  # one plan at a time
 
     @property

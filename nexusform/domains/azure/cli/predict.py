@@ -100,7 +100,7 @@ def predict(arguments: PredictArguments) -> int:
 
 
 def _select_external_plan_reader(arguments: PredictArguments) -> tuple[str, ReadChanges]:
-    """Return the other tool's file and its reader."""
+    """Return the other tool's file and its reader. Raises UsageError unless one file and an inventory are given."""
     files = {_TERRAFORM: arguments.terraform_plan, _WHAT_IF: arguments.arm_what_if, _STACK: arguments.deployment_stack}
     named_files = omit_empty(files)
     if len(named_files) > 1:
@@ -127,17 +127,17 @@ def _run_prediction(
     prediction: PlanPredictionInput, arguments: PredictArguments, display: PlanDisplay, limits: Sequence[GuardRailLimit]
 ) -> int:
     """Plan the changes of the other tool, check the limits, report the plan, and return the exit code."""
-    voice = display.reporter
+    reporter = display.reporter
     project = prediction.project
     assert project is not None, "checked by the caller"
     options = PlanOptions(samples=arguments.samples, includes_rejections=arguments.placement_flags.placements == "all")
-    locking = LockOptions(enabled=False, is_exclusive=True)  # no other process can reach this state
+    locking = LockOptions(enabled=False, is_exclusive=True)  # the state is in a temporary directory of this run
     with begin_run(project, "OperationTypePlan", locking, notices=display.notices, records_recovery=False) as run:
-        voice.report_diagnostics(run.diagnostics, project.sources)
+        reporter.report_diagnostics(run.diagnostics, project.sources)
         if not run.is_ready:
             display.write_reports(run.build_failed_plan(options, run.diagnostics).plan, run)
             return 1
-        with voice.track_planning():
+        with reporter.track_planning():
             checked_plan = apply_limits(plan_predicted_changes(run, options, prediction), limits)
         display.report_plan(checked_plan, run, next_step=False)
     return get_exit_code(checked_plan, run.diagnostics, is_detailed=arguments.detailed_exitcode)

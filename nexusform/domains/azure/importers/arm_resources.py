@@ -43,7 +43,7 @@ def extract_resource_group(arm_id: str) -> str:
 
 
 def find_group(pattern: re.Pattern[str], text: str) -> str:
-    """Return the group of the first match of a pattern in a text, "" without a match."""
+    """Return the first capture group of a pattern's first match in a text, "" without a match."""
     match = pattern.search(text)
     return match[1] if match is not None else ""
 
@@ -66,6 +66,7 @@ class ArmItem:
     __slots__ = ("_fields", "_findings", "_properties", "file", "path")
 
     def __init__(self, file: str, path: Path, fields: Mapping[str, Any], findings: list[Problem]) -> None:
+        """Wrap the JSON object `fields`, at `path` in a file. Problems of its fields are added to `findings`."""
         self.file = file
         self.path = path
         self._fields = fields
@@ -74,7 +75,7 @@ class ArmItem:
         self._properties = self._read_typed_field("properties", FieldKind.OBJECT, "an object", default={})
 
     def build_path(self, key: str) -> Path:
-        """Return the path of a field in the document."""
+        """Return the path of a field in the document: in `properties` if the field is there, else at the top level."""
         inside = ("properties", key) if key in self._properties else (key,)
         return (*self.path, *inside)
 
@@ -83,7 +84,7 @@ class ArmItem:
         self._findings.append(Problem(self.build_path(key), kind, detail, severity, file=self.file))
 
     def read_value(self, key: str) -> Any:
-        """Return the raw value of a field, None if absent."""
+        """Return the raw value of a field in `properties`, else at the top level; None if absent."""
         return self._properties[key] if key in self._properties else self._fields.get(key)
 
     @overload
@@ -198,17 +199,17 @@ def iterate_named_items(items: Iterable[ArmItem]) -> Iterator[tuple[str, ArmItem
 def read_arm_resources(
     file: str, document: Any, findings: list[Problem], path: Path = (), *, has_next_page: bool = False
 ) -> list[ArmItem]:
-    """Return the resources of a document: a list, an object with a list, a list of pages, or one resource.
-
-    Any other document is reported in `findings` and returns []. `path`: place of the document in its file.
-    `has_next_page`: the document is a page, and the next one follows in the same list.
+    """Return the resources of a document: a list, an object with a list, a list of pages, or one resource. Any other
+    document is reported in `findings` and returns []. `path`: place of the document in its file. `has_next_page`: the
+    document is a page, and the next one follows in the same list.
     """
     if isinstance(document, list):
         return _flatten_paged_list(file, path, document, findings)
     key = _find_list_key(document)
     if key is not None:
         resources = document[key]
-        truncation_key = _find_truncation_key(document, resources, is_joined=bool(path))
+        is_joined = bool(path)  # the document is an element of a list of pages
+        truncation_key = _find_truncation_key(document, resources, is_joined=is_joined)
         if truncation_key and not has_next_page:
             advice = "Capture the list with `az` (it reads all pages), or join all pages in one file."
             detail = f"this is one page of several. {advice}"
@@ -236,10 +237,8 @@ def _explain_missing_resources(document: Any) -> str:
 
 
 def _find_truncation_key(page: Mapping[str, Any], resources: Any, *, is_joined: bool) -> str:
-    """Return the field of a page of resources showing an incomplete page, "" if there is none.
-
-    `is_joined`: the page is one of several joined in one file. A total then counts the records of all of them,
-    so it does not describe this one.
+    """Return the name of the field marking a page of resources as one of several, "" if there is none. `is_joined`:
+    several pages are in one file. A total then counts the records of all pages, so it is not compared.
     """
     if str(page.get("resultTruncated")).lower() == "true":
         return "resultTruncated"
@@ -297,15 +296,14 @@ def _is_valid_unicode_string(value: Any) -> bool:
 
 
 def describe_type(value: Any) -> str:
-    """Describe JSON data for messages: type and value of a scalar, only the type of a list or object.
-
-    Examples: `null`, `the text "abc"`, `the number 1.5`, `a list`. Long values are shortened.
+    """Describe JSON data for messages: type and value of a scalar, only the type of a list or object. Examples: `null`,
+    `the text "abc"`, `the number 1.5`, `a list`. Long values are shortened.
     """
     if isinstance(value, bool | None):
         return json.dumps(value)
     if isinstance(value, str):
         if not _is_valid_unicode_string(value):
-            return "a string with half a character"
+            return "a string with half a character"  # a lone surrogate
         text = value if len(value) <= 40 else f"{value[:40]}..."
         return f'the text "{text}"'
     if isinstance(value, int) and abs(value) >= 10**40:
@@ -316,7 +314,7 @@ def describe_type(value: Any) -> str:
 
 
 def find_newest_change_time(items: Iterable[ArmItem]) -> datetime | None:
-    """Find the newest createdAt or lastModifiedAt of the resources."""
+    """Find the newest createdAt or lastModifiedAt of the resources, None without any."""
     moments: list[datetime | None] = []  # None: absent, or not a time
     for item in items:
         system_data = item.read_value("systemData")

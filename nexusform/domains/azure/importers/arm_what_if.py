@@ -91,7 +91,7 @@ def _read_changes(
     file: str, document: Mapping[str, Any], list_name: str, command: str, *, is_stack: bool
 ) -> tuple[tuple[ToolChange, ...], list[Problem]]:
     """Return the changes of a document, and its problems. Resources not predicted by Azure are warnings, or errors if
-    there are no changes. `command` creates a valid document.
+    there are no changes. `command` creates a valid document. `is_stack`: it is of a deployment stack.
     """
     error = document.get("error")
     if isinstance(error, Mapping):
@@ -122,7 +122,7 @@ class _WhatIfChangeReader:
 
     def __init__(self, file: str, *, is_stack: bool) -> None:
         self.file = file
-        self._is_stack = is_stack
+        self._is_stack = is_stack  # the what-if of a deployment stack has other field names
         self.findings: list[Problem] = []
         self._changes: list[ToolChange] = []
         self._unsupported_clusters: set[str] = set()  # names of clusters that Azure could not predict
@@ -140,25 +140,26 @@ class _WhatIfChangeReader:
             type_name, names = _parse_id(arm_id)
             change_type = get_text(value, "changeType").lower()
             is_unchanged = _ACTIONS.get(change_type) is AzAction.KEEP
-            if type_name in UNREAD_TYPES and not is_unchanged:
+            if not type_name:
+                self._report_unreadable_id(arm_id, value, path)
+            elif type_name in UNREAD_TYPES and not is_unchanged:
                 detail = f"resources of type {type_name} are not read: effects of {names[-1]} are not predicted."
                 self._report(path, NOT_PREDICTED, detail, severity=Severity.WARNING)
-            elif not type_name:
-                self._report_unreadable_id(arm_id, value, path)
             kind = KIND_OF.get(type_name)
             if kind is None:
-                continue
+                continue  # reported above, or without effect on placement
             is_uncertain = is_potential or get_text(value, "changeCertainty").lower() == "potential"
             title = "/".join(names)
             if is_uncertain and not is_unchanged:
                 detail = f"Azure does not know whether {title} will change (decided during deployment)."
                 self._report(path, NOT_PREDICTED, detail, severity=Severity.WARNING)
                 continue
+            # KEEP is replaced by the action of `change_type`.
             change = ToolChange(kind, names, AzAction.KEEP, address=title, file=self.file, id=arm_id)
             self._add_change(change, change_type, value, path)
 
     def _report_unreadable_id(self, arm_id: str, document: Mapping[str, Any], path: str) -> None:
-        """Report an id without a readable type, but not an expression ("[...]") with only types not read here."""
+        """Report an id without a readable type. Skip an expression ("[...]") with only types not read here."""
         if "[" in arm_id:
             # The expression may refer to a deployment, as the source of its values.
             known_text = arm_id.lower().replace("microsoft.resources/deployments", "")
@@ -249,9 +250,8 @@ class _WhatIfChangeReader:
 
 
 def _is_creation_order_undefined(created: Sequence[ToolChange]) -> bool:
-    """Return True if two of the objects may be created in either order, which affects their placement.
-
-    A cluster always precedes its pools, so a cluster with one new pool has a defined order.
+    """Return True if two of the objects may be created in either order, which affects their placement. A cluster always
+    precedes its pools, so a cluster with one new pool has a defined order.
     """
     vm_count = sum(change.kind == VMS for change in created)
     cluster_names = {change.names[0] for change in created if change.kind != VMS}  # names[0] of a pool is its cluster

@@ -217,17 +217,15 @@ def find_uncaptured_kind_warnings(
     items: AzResources, inventories: Sequence[AzInventory], *, numbers_nodes: bool = True
 ) -> Iterator[Problem]:
     """Yield warnings about data missing in the capture of a site: lists of workloads, pools of clusters, and nodes.
-
-    `numbers_nodes`: nodes get numbers by creation time, so missing times are reported, too. A planned site, without
-    machines, needs no capture.
+    `numbers_nodes`: nodes get numbers by creation time, so missing times are reported, too.
     """
     if not any(inventory.machines for inventory in inventories) or not items.list_resources("bare_metal_machines"):
-        return
+        return  # a planned site without captured machines has no workloads
     for kind, (plural, consequence) in WORKLOAD_KINDS.items():
         # Clusters with captured pools, missing in the list of clusters, have a warning below.
         has_other_warning = kind == "kubernetes_clusters" and items.unlisted_clusters
         if kind not in items.listed_kinds and not has_other_warning:
-            yield from _list_capture_warnings(kind, plural, consequence, items)
+            yield from _warn_about_incomplete_list(kind, plural, consequence, items)
     clusters = list(chain.from_iterable(inventory.clusters for inventory in inventories))
     if items.unlisted_clusters:
         yield _build_warning(describe_missing_clusters(items.unlisted_clusters), VMS_NOT_CAPTURED)
@@ -280,8 +278,10 @@ def describe_missing_clusters(names: Sequence[str]) -> str:
     )
 
 
-def _list_capture_warnings(kind: str, plural: str, consequence: str, items: AzResources) -> Iterator[Problem]:
-    """Build a warning about a kind of workload without a complete list: captured in part or not at all."""
+def _warn_about_incomplete_list(kind: str, plural: str, consequence: str, items: AzResources) -> Iterator[Problem]:
+    """Yield a warning about a kind of workload without a complete list: captured in part or not at all. `plural` names
+    the kind; `consequence` is the effect of a missing list.
+    """
     command = build_capture_command(kind)
     if not items.list_resources(kind):
         name = _FILES[kind].name

@@ -141,8 +141,7 @@ class _ChangedSite:
         sku_fields = ("vmSkuName", "controlPlaneNodeConfiguration", INITIAL_POOLS, "nodes")
         for item in chain(self.bodies[CLUSTERS].values(), self.bodies[POOLS].values()):
             self.skus.update(_list_vm_skus_of_body({name: item.read_value(name) for name in sku_fields}))
-        # Effects of the changes, for the result: see the fields of ResourcesAfterChanges.
-        self.pools: list[NewAgentPool] = []
+        self.pools: list[NewAgentPool] = []  # effects of the changes: see ResourcesAfterChanges
         self.recreated_ids: set[str] = set()
         self.clusters_losing_pools: set[str] = set()
         self.addresses: dict[str, str] = {}
@@ -152,8 +151,8 @@ class _ChangedSite:
         """Build the result: resources by kind, new pools, and the ids of re-created and affected objects."""
         by_kind = {**self.items.by_kind, **{kind: list(bodies.values()) for kind, bodies in self.bodies.items()}}
         # A re-created cluster has its initial pools, regardless of the captured ones.
-        owners = self.clusters_losing_pools - self.recreated_ids
-        remaining_clusters = [self.bodies[CLUSTERS][owner] for owner in owners if owner in self.bodies[CLUSTERS]]
+        cluster_ids = self.clusters_losing_pools - self.recreated_ids
+        remaining_clusters = [self.bodies[CLUSTERS][key] for key in cluster_ids if key in self.bodies[CLUSTERS]]
         cluster_names = frozenset(str(item.read_value("name")).lower() for item in remaining_clusters)
         return ResourcesAfterChanges(
             # Pools of these clusters were removed, so an empty list of their pools is complete.
@@ -197,7 +196,7 @@ class _ChangedSite:
 
     def _find_id_key(self, change: ToolChange) -> str | None:
         """Return the lower-case ARM id of the changed object; a new one gets a made-up id. Return None for a pool
-        deleted with its cluster. An ambiguous object and a pool without cluster are reported, also with None.
+        deleted with its cluster. Report an ambiguous object or a pool without cluster, and return None.
         """
         if change.kind != POOLS:
             return self._find_or_build_id_key(change.kind, change.names[-1], change.id, change)
@@ -205,9 +204,10 @@ class _ChangedSite:
         owner = self._find_or_build_id_key(CLUSTERS, change.names[0], cluster_id, change)
         if owner is None:
             return None  # reported
+        # An earlier change has deleted the cluster, perhaps to re-create it.
         is_deleted = owner in self.recreated_ids or (owner in self.affected_ids and owner not in self.bodies[CLUSTERS])
         if change.action is AzAction.DELETE and is_deleted:
-            return None  # a pool is deleted with its cluster
+            return None  # the pool was deleted with it
         if owner in self.bodies[CLUSTERS]:
             return f"{owner}/agentpools/{change.names[-1].lower()}"
         detail = f'the cluster "{change.names[0]}" of this pool is neither in the inventory nor created by this plan.'
@@ -297,14 +297,13 @@ class _ChangedSite:
         return not unknown
 
     def _create_item(self, change: ToolChange, key: str) -> ArmItem:
-        """Build the body of a new object from the change, and record its address."""
+        """Build the body of a new object (`key`: lower-case ARM id) from the change, and record its address."""
         body = {
             **change.body,
             "id": key,
             "name": change.names[-1],
             "type": TYPE_OF_KIND[change.kind],
-            # Sorts after every existing object, in creation order.
-            "systemData": {"createdAt": f"later-{len(self.addresses):06}"},
+            "systemData": {"createdAt": f"later-{len(self.addresses):06}"},  # sorts after every existing object
         }
         self._set_location(change, body)
         self.addresses[key] = change.address
@@ -356,47 +355,49 @@ class _ChangedSite:
                 )
         return item.merge_properties(change.file, (change.address,), requested)
 
-    def _add_initial_pools(self, owner: str) -> None:
-        """Add the initial pools of a cluster to the agent pools if none of them are listed."""
+    def _add_initial_pools(self, cluster_id: str) -> None:
+        """Add the initial pools of a cluster to the agent pools if none of its pools are listed."""
         pool_bodies = self.bodies[POOLS]
-        cluster = self.bodies[CLUSTERS].get(owner)
-        if cluster is None or any(key.startswith(f"{owner}/agentpools/") for key in pool_bodies):
+        cluster = self.bodies[CLUSTERS].get(cluster_id)
+        if cluster is None or any(key.startswith(f"{cluster_id}/agentpools/") for key in pool_bodies):
             return  # unknown, or its pools are listed
         for entry in cluster.read_objects(INITIAL_POOLS):
             name = entry.read_text("name")
             if name:
-                key = f"{owner}/agentpools/{name.lower()}"
-                pool_bodies[key] = entry.merge_properties(entry.file, entry.path, {"id": f"{owner}/agentPools/{name}"})
+                pool_id = f"{cluster_id}/agentPools/{name}"
+                pool_bodies[pool_id.lower()] = entry.merge_properties(entry.file, entry.path, {"id": pool_id})
 
     def _apply_pool_change(self, change: ToolChange, key: str, *, exists: bool) -> None:
-        """Update an existing pool, else add a new one to `self.pools`, after the removal of a replaced one."""
+        """Update an existing pool, else add a new one to `self.pools`. A replaced one is removed first.
+        `key`: lower-case ARM id.
+        """
         if exists and change.action is not AzAction.REPLACE:
             self.bodies[POOLS][key] = self._update_item(change, key)
             return
         if exists:
             self._remove_object(change, key)
-        owner, name = key.rpartition("/agentpools/")[0], change.names[-1]
-        body = {**change.body, "id": f"{owner}/agentPools/{name}", "name": name}
+        cluster_id, name = key.rpartition("/agentpools/")[0], change.names[-1]
+        body = {**change.body, "id": f"{cluster_id}/agentPools/{name}", "name": name}
         item = ArmItem(change.file, (change.address,), body, self.findings)
-        for pool in read_agent_pools_by_cluster([item]).get(owner, []):  # none if the body is malformed
-            self.pools.append(NewAgentPool(owner, pool, change.address))
+        for pool in read_agent_pools_by_cluster([item]).get(cluster_id, []):  # none if the body is malformed
+            self.pools.append(NewAgentPool(cluster_id, pool, change.address))
             self.addresses[key] = change.address
 
     def _remove_object(self, change: ToolChange, key: str) -> None:
-        """Remove an object, and the nodes of a removed pool."""
+        """Remove an object (`key`: lower-case ARM id), with the pools of a cluster or the nodes of a pool."""
         self.bodies[change.kind].pop(key, None)
         if change.kind == CLUSTERS:
             pools = self.bodies[POOLS].items()
             self.bodies[POOLS] = {pool_key: pool for pool_key, pool in pools if not pool_key.startswith(f"{key}/")}
         if change.kind != POOLS:
             return  # only a pool has nodes in the body of another object
-        owner = key.rpartition("/agentpools/")[0]
-        self.clusters_losing_pools.add(owner)
-        cluster = self.bodies[CLUSTERS][owner]
+        cluster_id = key.rpartition("/agentpools/")[0]
+        self.clusters_losing_pools.add(cluster_id)
+        cluster = self.bodies[CLUSTERS][cluster_id]
         nodes = cluster.read_value("nodes")
         if isinstance(nodes, list):
             properties = {"nodes": [node for node in nodes if normalize_id(get_text(node, "agentPoolId")) != key]}
-            self.bodies[CLUSTERS][owner] = cluster.merge_properties(cluster.file, cluster.path, properties)
+            self.bodies[CLUSTERS][cluster_id] = cluster.merge_properties(cluster.file, cluster.path, properties)
 
     def _report(
         self, change: ToolChange, kind: str, detail: str, path: Path = (), severity: Severity = Severity.ERROR

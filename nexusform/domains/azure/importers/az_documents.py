@@ -246,7 +246,7 @@ def find_resource_kind(item: ArmItem) -> str | None:
 
 
 def _has_type(item: ArmItem) -> bool:
-    """Return True if a resource has a type."""
+    """Return True if a resource has an ARM type: NAMESPACE/TYPE."""
     return "/" in get_text(item.read_value("type"))
 
 

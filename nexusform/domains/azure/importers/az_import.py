@@ -129,8 +129,7 @@ class _SiteImport:
         self.custom_skus = custom_skus
         self.declared_skus = declared_skus
         self.skus: dict[str, VmSku] = {**CATALOGUES[NEWEST].vm_skus, **custom_skus}
-        # Compute the availability zone of each rack; default to the end of its name.
-        self.zones: dict[str, str] = {}
+        self.zones: dict[str, str] = {}  # by rack; by default the end of its name
         for rack in self.site.racks:
             zone = _INVALID_ZONE_CHARACTERS.sub("", rack.availability_zone or "")
             self.zones[rack.name] = (zone or _INVALID_ZONE_CHARACTERS.sub("", rack.name) or "zone")[-_MAX_ZONE_LENGTH:]
@@ -149,7 +148,7 @@ class _SiteImport:
         strategy = self.site.update_strategy
         site_attributes = {"id": self.name, "name": self.name, "scheduler": None, "update_strategy": strategy}
         objects = [
-            # The note records addresses, storage, versions and the subscription.
+            # The note, private data in state, has addresses, storage, versions and the subscription.
             ImportedSiteObject("nexus_site", self.name, site_attributes, note=build_site_note(self.site)),
             *(
                 ImportedSiteObject("nexus_vm_sku", name, _VM_SKU_FORM(self.custom_skus[name]))
@@ -303,7 +302,7 @@ class _SiteImport:
         return records
 
     def _build_node(self, pool: str, number: int, sku_name: str, node: AzNode | None) -> dict[str, Any]:
-        """Build the record of one node, and count it. Without `node` it is missing on the site: it has no machine."""
+        """Build the record of a node, and count it. `node`: the VM in Azure, None for a missing one."""
         record: dict[str, Any] = {
             "role": "ControlPlane" if pool == CONTROL_PLANE else "Worker",
             "pool": pool,
@@ -393,7 +392,7 @@ class _SiteImport:
         return ImportedSiteObject(VIRTUAL_MACHINE, vm_id, attributes, references, resource_group=group)
 
     def _count_unmanaged_vm_as_occupied(self, name: str, placement: AzVmLocation | None, shape: AzVmSize) -> None:
-        """Count a VM without an object as occupied capacity of its machine, or as unplaced without a machine."""
+        """Count a VM not imported as an object: as occupied capacity of its machine, or as unplaced without one."""
         if placement is None:
             self.counts["unplaced"] += 1
             return
@@ -419,8 +418,7 @@ def build_pool_arguments(pool: AzPool) -> dict[str, Any]:
     """Build the arguments of an agent pool's block."""
     settings = {name: getattr(pool, name) or default for name, default in UPGRADE_DEFAULTS.items()}
     count, size = pool.hugepages
-    # Kubernetes names the size and counts memory: 4 pages of "2M" are 8Mi of hugepages-2Mi.
-    kubelet: dict[str, Any] = {}
+    kubelet: dict[str, Any] = {}  # Kubernetes counts memory: 4 pages of "2M" are 8Mi of hugepages-2Mi
     if count:
         pages = {f"hugepages-{size}i": f"{count * int(size[:-1])}{size[-1]}i"}
         kubelet = {"kubelet": {"extended_resources": pages}}
@@ -525,11 +523,9 @@ def build_machine_observation(machine: AzMachine, before: Values, time: str | No
     if is_own_cordon and before.get(CORDONED_BY_ACTION) and not is_requested:
         record[CORDONED_BY_ACTION] = True  # an earlier machine action still cordons it
     is_unchanged = all(before.get(name) == record[name] for name in (*_FACTS, "message"))
-    since = time
-    if is_unchanged:  # keep the time of the first read with this status
-        since = before.get("since") or time
+    first_time = before.get("since") if is_unchanged else None  # of the first read with this status
     is_in_service = not find_observed_reasons(record)
-    record["since"] = None if is_in_service else since
+    record["since"] = None if is_in_service else first_time or time
     return record
 
 
@@ -567,9 +563,9 @@ def describe_other_subscription(site: AzSite, recorded_note: Values) -> str:
 def build_observed_facts_note(
     attributes: Values, machines: Mapping[str, AzMachine], recorded_note: Values, time: str | None
 ) -> Values:
-    """Build the note with observed facts for the state of a machine or rack. `machines`: observed machines of the site,
-    by name, read at `time`. A machine not observed has the note {}. For a rack without observed machines, the facts are
-    None, to remove those in `recorded_note`.
+    """Build the note (private data in state) with the observed facts of a machine or rack. `machines`: the observed
+    ones of the site, by name, read at `time`. A machine not observed has the note {}. For a rack without observed
+    machines, the facts are None, to remove those in `recorded_note`.
     """
     recorded = get_mapping(recorded_note, OBSERVED_KEY)  # the facts of a machine, or those of a rack by machine
     if "rack_id" in attributes:  # a machine

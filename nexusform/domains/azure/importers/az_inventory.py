@@ -84,7 +84,7 @@ def read_inventory(
     site_items, problems = select_site_resources(items, site)
     findings += problems
     inventory = _build_inventory(site_items, machine_sku_by_id, exported_at)
-    _report_uncaptured_kinds(items, [inventory], findings, numbers_nodes=False)
+    _report_uncaptured_kinds(items, [inventory], findings, numbers_nodes=False)  # the data source numbers no nodes
     return inventory, _sort_and_limit_findings(findings)
 
 
@@ -107,7 +107,9 @@ def read_sites(
 def _report_uncaptured_kinds(
     items: AzResources, inventories: Sequence[AzInventory], findings: list[Problem], *, numbers_nodes: bool = True
 ) -> None:
-    """Report missing kinds, the optional ones only without errors. `numbers_nodes`: also missing creation times."""
+    """Report missing lists of racks and machines. Without errors, also report other data missing in the export.
+    `numbers_nodes`: this includes creation times of nodes.
+    """
     findings += find_missing_base_kinds(items)
     if not any(finding.severity is Severity.ERROR for finding in findings):
         findings += find_uncaptured_kind_warnings(items, inventories, numbers_nodes=numbers_nodes)
@@ -116,7 +118,7 @@ def _report_uncaptured_kinds(
 def read_changed_sites(
     documents: Documents, changes: Sequence[ToolChange], machine_sku_by_id: Mapping[str, str]
 ) -> tuple[tuple[AzSite, ...], ResourcesAfterChanges, tuple[Problem, ...]]:
-    """Read the sites of an export with another tool's changes applied."""
+    """Read the sites of an export after another tool's changes. Return also the changed resources, and findings."""
     findings: list[Problem] = []
     items, exported_at = _read_exported_resources(documents, findings)
     changed = apply_changes(items, changes, findings)
@@ -173,7 +175,7 @@ def _build_inventory(
     # VMs on unlisted machines are only reported if all machines were read, without errors.
     has_all_listed = len(machines) >= len(items.list_resources("bare_metal_machines"))
     has_machine_list = has_all_listed and unreadable.isdisjoint(_BASE_KINDS)
-    placed = resolve_vm_placements(
+    vms = resolve_vm_placements(
         [*nodes, *read_virtual_machines(items.list_resources("virtual_machines"))],
         machines,
         racks.values(),
@@ -182,7 +184,7 @@ def _build_inventory(
     )
     node_times = read_node_creation_times(items.list_resources("nodes"))
     timed_nodes = [
-        replace(vm, created_at=node_times.get(vm.name, vm.created_at)) for vm in placed if isinstance(vm, AzNode)
+        replace(vm, created_at=node_times.get(vm.name, vm.created_at)) for vm in vms if isinstance(vm, AzNode)
     ]
     filled_clusters = _attach_nodes_to_clusters(clusters, timed_nodes)
     failures = chain.from_iterable(find_failures(kind, items.list_resources(kind)) for kind in FAILURE_KINDS)
@@ -193,7 +195,7 @@ def _build_inventory(
     return AzInventory(
         racks=compute_racks,
         machines=tuple(sorted(machines.values(), key=lambda m: m.name)),
-        virtual_machines=tuple(vm for vm in placed if isinstance(vm, AzVirtualMachine)),
+        virtual_machines=tuple(vm for vm in vms if isinstance(vm, AzVirtualMachine)),
         clusters=filled_clusters,
         vm_skus=tuple(skus),
         exported_at=format_time(as_of) if as_of else None,
@@ -203,8 +205,8 @@ def _build_inventory(
         failures=(*failures, *chain.from_iterable(map(find_missing_nodes, filled_clusters))),
         supplies=read_site_resources(items),
         update_strategy=_read_update_strategy(items),
-        # VMs and the definitions of racks show machines missing in the list. An empty rack may lack only its own.
-        lacks_machines=any(vm.unlisted_machine for vm in placed) or len(machines) < defined_count,
+        # A VM on an unlisted machine, or more machines in the definitions of racks: the list is incomplete.
+        lacks_machines=any(vm.unlisted_machine for vm in vms) or len(machines) < defined_count,
         racks_without_machines=frozenset(rack.name for rack in compute_racks if rack.name not in used_racks),
     )
 
@@ -275,15 +277,14 @@ def resolve_vm_placements(
     *,
     has_machine_list: bool,
 ) -> list[AzNode | AzVirtualMachine]:
-    """Resolve the placement and NUMA cell count of each VM, sorted by name. `machines` are by lower-case id.
-
-    A VM on an unlisted machine gets no placement, and a finding if all machines were read (`has_machine_list`). All VMs
-    without a machine get no placement, and one finding together.
+    """Resolve the placement and NUMA cell count of each VM, sorted by name. `machines` are by lower-case id. A VM on an
+    unlisted machine gets no placement, and a finding if all machines were read (`has_machine_list`). All VMs without a
+    machine get no placement, and one finding together.
     """
     zones = {rack.name: rack.availability_zone for rack in racks}
     loads: dict[str, _Load] = {}  # used capacity by machine, for a warning above its hardware
     unplaced: list[ListedVm] = []
-    placed: list[AzNode | AzVirtualMachine] = []
+    resolved: list[AzNode | AzVirtualMachine] = []
     all_hardware = (machine.find_hardware(machine_skus) for machine in machines.values())
     known_hardware = [hardware for hardware in all_hardware if hardware is not None]
     # The hardware with the largest NUMA cells is the reference for VMs without machine.
@@ -304,20 +305,20 @@ def resolve_vm_placements(
                     Severity.WARNING,
                 )
             shape = _fit_shape_to_minimum_numa_cells(listed_vm.vm.shape, largest)
-            placed.append(replace(listed_vm.vm, shape=shape, unlisted_machine=extract_name(listed_vm.machine_id)))
+            resolved.append(replace(listed_vm.vm, shape=shape, unlisted_machine=extract_name(listed_vm.machine_id)))
             continue
         hardware = machine.find_hardware(machine_skus)
         shape = _fit_shape_to_minimum_numa_cells(listed_vm.vm.shape, hardware)
         if hardware is not None:
             _add_vm_to_machine_load(loads, listed_vm, shape, machine.name, hardware)
         placement = AzVmLocation(machine.name, machine.rack, zones.get(machine.rack))
-        placed.append(replace(listed_vm.vm, shape=shape, placement=placement))
+        resolved.append(replace(listed_vm.vm, shape=shape, placement=placement))
     if unplaced:
         names = format_first_items([listed_vm.vm.name for listed_vm in unplaced], _MAX_NAMES)
         count, verb = format_count(len(unplaced), "VM"), select_word_form(len(unplaced), "is", "are")
         detail = f"{count} of the export {verb} on no machine: {names}. Their capacity needs are not counted."
         unplaced[0].item.report("bareMetalMachineId", WITHOUT_A_MACHINE, detail, Severity.WARNING)
-    return placed
+    return resolved
 
 
 def _fit_shape_to_minimum_numa_cells(shape: AzVmSize, hardware: MachineSku | None) -> AzVmSize:
@@ -338,8 +339,9 @@ def _add_vm_to_machine_load(
 ) -> None:
     """Add a VM of size `shape` to the load of the machine `name`. Warn once if the load exceeds the hardware."""
     totals = (hardware.cells * hardware.cpus_per_cell, hardware.cells * hardware.memory_gib_per_cell, hardware.disk_gib)
-    before = loads.get(name, (0, 0, 0))
-    cpus, memory, disk = before[0] + shape.cpu_cores, before[1] + shape.memory_gib, before[2] + shape.disk_gib
+    before = loads.get(name, (0, 0, 0))  # vCPUs, GiB of memory, GiB of disk
+    used_cpus, used_memory, used_disk = before
+    cpus, memory, disk = used_cpus + shape.cpu_cores, used_memory + shape.memory_gib, used_disk + shape.disk_gib
     loads[name] = (cpus, memory, disk)
     was_overloaded = any(map(gt, before, totals))  # the warning was added with an earlier VM
     if any(map(gt, loads[name], totals)) and not was_overloaded:
@@ -368,7 +370,7 @@ _MAX_FAILURES: Final = 4
 
 
 def find_failures(kind: str, items: Iterable[ArmItem]) -> Iterator[AzFailure]:
-    """Find the failed objects of a kind, with the platform's reason if reported."""
+    """Find the objects of a kind with a failed provisioning state or detailed status, with Azure's reason if any."""
     for item in items:
         state, status = item.read_text("provisioningState", ""), item.read_text("detailedStatus", "")
         has_failed = state.lower() in _BROKEN
@@ -385,7 +387,7 @@ def find_failures(kind: str, items: Iterable[ArmItem]) -> Iterator[AzFailure]:
 
 
 def find_missing_nodes(cluster: AzCluster) -> Iterator[AzFailure]:
-    """Find pools with fewer nodes than their count. Skip clusters and pools with nodes or counts not captured."""
+    """Find pools with fewer nodes than their count: failures without a state. Skip nodes or counts not captured."""
     if not cluster.has_node_list:
         return  # its nodes are unknown
     node_counts = Counter(node.pool for node in cluster.nodes)
@@ -403,7 +405,7 @@ def build_failure_findings(failures: Sequence[AzFailure], site: str = "") -> lis
     """Build one warning per kind and state, with names and reasons."""
     by_state = group_by(failures, attrgetter("kind", "state"))
     findings: list[Problem] = []
-    for kind, state in sorted(by_state, key=lambda key: (FAILURE_KINDS.index(key[0]), key[1])):
+    for kind, state in sorted(by_state, key=lambda pair: (FAILURE_KINDS.index(pair[0]), pair[1])):  # (kind, state)
         objects = by_state[kind, state]
         labels = [failure.name + enclose(" (", failure.reason, ")") for failure in objects]
         names = format_first_items(labels, _MAX_FAILURES)

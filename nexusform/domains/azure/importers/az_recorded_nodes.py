@@ -63,7 +63,9 @@ def collect_recorded_nodes(objects: Iterable[Mapping[str, Any]]) -> RecordedNode
 
 
 def add_pool_arguments(recorded_nodes: RecordedNodes, objects: Iterable[Mapping[str, Any]]) -> RecordedNodes:
-    """Return the recorded nodes by pool, with the POOL_ARGUMENTS of the pool in `objects`; None for a missing one."""
+    """Return the recorded nodes of each pool, with the arguments of the pool in `objects` (attributes of clusters and
+    pools). The arguments of a pool missing there are None.
+    """
     pools_of_objects = collect_recorded_nodes(objects)
     pools: dict[tuple[str, str], RecordedPoolNodes] = {}
     for key in dict.fromkeys([*recorded_nodes, *pools_of_objects]):
@@ -75,12 +77,12 @@ def add_pool_arguments(recorded_nodes: RecordedNodes, objects: Iterable[Mapping[
 
 
 def assign_node_numbers(nodes: Sequence[AzNode], count: int, recorded_pool: RecordedPoolNodes) -> dict[int, AzNode]:
-    """Assign the numbers below `count` to nodes. Recorded numbers stay. A node at a predicted location, by machine
-    first and then by rack, takes that number. The others take free numbers: those on machines
+    """Assign the numbers 0 to `count` - 1 to the nodes of a pool. Recorded numbers stay. A node on a predicted machine,
+    or else in a predicted rack, gets the number of the prediction. The others get free numbers: nodes on machines
     first, then by creation time and name.
     """
     numbers = recorded_pool.numbers
-    # A node without a recorded number gets `count` here, so it is not below.
+    # The default `count` is out of range: it excludes nodes without a recorded number.
     assigned = {numbers[node.name]: node for node in nodes if numbers.get(node.name, count) < count}
     names = {node.name for node in assigned.values()}
     unassigned = [node for node in nodes if node.name not in names]

@@ -49,12 +49,11 @@ _Network: TypeAlias = tuple[str, str, int | None]  # lower-case id, name and num
 
 
 def read_site_resources(items: AzResources) -> SiteResources:
-    """Read the networks, storage and versions (of Kubernetes and the runtime) of a site.
-
-    A field is None if the list of its kind was not captured completely. Networks get unique names.
+    """Read the networks, storage and versions (of Kubernetes and the runtime) of a site. A field is None if the list of
+    its kind was not captured completely. Networks get unique names.
     """
     listed = {kind: items.list_resources(kind) for kind in items.listed_kinds}
-    networks = list(_read_networks(listed.get(NETWORKS, ())))
+    networks = list(_read_networks(listed.get(NETWORKS, ())))  # id, name and number of addresses of each
     appliances = tuple(
         ApplianceUsage(name, item.read_number("capacity"), item.read_number("capacityUsed"))
         for name, item in iterate_named_items(listed.get(APPLIANCES, ()))
@@ -153,9 +152,8 @@ def _read_networks(items: Iterable[ArmItem]) -> Iterator[_Network]:
 
 
 def _read_attachable_networks(items: AzResources) -> AttachableNetworks | None:
-    """Read the networks that VMs may be attached to; None if no kind of network has a complete list.
-
-    The result has the kinds with a complete list. Each network is a pair: id, and the reason against its use or "".
+    """Read the networks that VMs may be attached to; None if no kind of network has a complete list. The result has the
+    kinds with a complete list. Each network is a pair: id, and the reason against its use or "".
     """
     kinds = tuple(kind for kind in _NETWORK_KINDS if kind in items.listed_kinds)
     if not kinds:

@@ -60,11 +60,12 @@ class NodeReading:
     __slots__ = ("figures", "is_pool_derived", "item", "machine", "name", "pool", "sku_name")
 
     def __init__(self, item: ArmItem, name: str, cluster: AzCluster, initial: Sequence[AzPool]) -> None:
+        """Read a node (`item`), with missing values derived. `initial`: pools in the creation of its cluster."""
         self.item = item
         self.name = name
         self.machine = normalize_id(item.read_text("bareMetalMachineId", ""))
         pool_name = extract_name(item.read_text("agentPoolId"))
-        known_names = (pool.name for pool in (*cluster.pools, *initial))  # initial: in the body of the cluster
+        known_names = (pool.name for pool in (*cluster.pools, *initial))
         # Ids ignore case: take the name as in the body of the pool.
         self.pool = next((name for name in known_names if name.lower() == pool_name.lower()), pool_name)
         self.is_pool_derived = False  # True: derived from the name of the node
@@ -89,6 +90,7 @@ class ClusterNodes:
     __slots__ = ("cluster", "duplicates", "initial", "item", "nodes")
 
     def __init__(self, item: ArmItem, cluster: AzCluster, initial: Sequence[AzPool]) -> None:
+        """Read the nodes in the body of a cluster (`item`). `initial`: pools in its initialAgentPoolConfigurations."""
         self.item = item
         self.cluster = cluster
         self.initial = {pool.name: pool for pool in initial}
@@ -96,7 +98,7 @@ class ClusterNodes:
         for name, node in iterate_named_items(item.read_objects("nodes")):
             by_name.setdefault(name, []).append(NodeReading(node, name, cluster, initial))
         self.nodes: list[NodeReading] = []
-        self.duplicates: list[NodeReading] = []
+        self.duplicates: list[NodeReading] = []  # further records of a node name, on other machines
         for records in by_name.values():
             first, *further_records = self._merge_duplicate_nodes(records)
             self.nodes.append(first)
@@ -104,7 +106,6 @@ class ClusterNodes:
 
     def _merge_duplicate_nodes(self, records: Sequence[NodeReading]) -> list[NodeReading]:
         """Merge the records of one node name to one per machine, with the largest sizes; report several records.
-
         Records without a machine are dropped if another has one; else one of them is kept.
         """
         by_machine: dict[str, NodeReading] = {}
@@ -112,7 +113,7 @@ class ClusterNodes:
             first = by_machine.setdefault(record.machine, record)
             first.figures = tuple(map(max, first.figures, record.figures))
         placed = [record for machine, record in by_machine.items() if machine]
-        if len(records) > 1:
+        if len(records) > 1:  # reported at the second record
             consequence = "it is read once"
             if len(placed) > 1:
                 consequence = f"the capacity on {format_count(len(placed) - 1, 'other machine')} counts as used"
@@ -190,10 +191,9 @@ class DerivedAgentPool(Struct, frozen=True):
 
 
 def complete_pools(reading: ClusterNodes) -> tuple[tuple[AzPool, ...], list[DerivedAgentPool]]:
-    """Return all pools of a cluster. The second list repeats those known only from their nodes.
-
-    Without a captured list, a pool counts its observed nodes, since its initial count may be outdated. A cluster needs
-    a pool of mode System. If none is known, one of the derived pools gets this mode.
+    """Return all pools of a cluster. The second list repeats those known only from their nodes. Without a captured
+    list, a pool counts its observed nodes, since its initial count may be outdated. A cluster needs a pool of mode
+    System. If none is known, one of the derived pools gets this mode.
     """
     by_pool = group_by(reading.nodes, attrgetter("pool"))
     by_pool.pop(CONTROL_PLANE, None)
@@ -281,9 +281,8 @@ def report_derived_pools(readings: Iterable[ClusterNodes], derived: Sequence[Der
 
 
 def find_uncatalogued_vm_skus(readings: Sequence[ClusterNodes], catalogue: Mapping[str, VmSku]) -> list[VmSku]:
-    """Find the VM SKUs in use but absent in the catalogue, sorted by name; report them in one warning.
-
-    A SKU has the largest size of its nodes, or without nodes the size in its name. SKUs of unknown size are left out.
+    """Find the VM SKUs in use but absent in the catalogue, sorted by name; report them in one warning. A SKU has the
+    largest size of its nodes, or without nodes the size in its name. SKUs of unknown size are left out.
     """
     sizes: dict[str, set[tuple[int, ...]]] = {}  # sizes of nodes (vCPUs, memory and disk) by SKU
     first_uses: dict[str, ArmItem] = {}  # node or cluster by SKU
@@ -423,7 +422,7 @@ def read_clusters(
         nodes += [_build_node(node, cluster.name, known_skus, is_duplicate=True) for node in reading.duplicates]
         all_pools, cluster_derived_pools = complete_pools(reading)
         derived_pools += cluster_derived_pools
-        # A cluster without any pool has nothing to capture, and neither has one without nodes.
+        # Without any pool, the list of pools counts as captured. Without requested nodes, that of nodes does.
         requested_count = cluster.control_plane_count + sum(pool.count for pool in cluster.pools)
         has_nodes = reading.item.read_value("nodes") is not None
         completed_cluster = replace(
@@ -441,7 +440,7 @@ def read_clusters(
 def _read_clusters_with_agent_pools(
     items: Iterable[ArmItem], pools: Mapping[str, list[AzPool]], clusters_with_pool_files: AbstractSet[str]
 ) -> Iterator[tuple[ClusterNodes, list[AzPool] | None]]:
-    """Yield every cluster with its captured agent pools, None without a list. Report further clusters of a name."""
+    """Yield every cluster with its pools in `pools` (by cluster id), None without a list. Report repeated names."""
     for name, item in iterate_unique_items(items, "cluster"):
         cluster_id = item.read_text("id", name)
         captured = pools.get(normalize_id(cluster_id))
@@ -484,7 +483,9 @@ def _build_cluster(item: ArmItem, name: str, cluster_id: str, pools: Sequence[Az
 
 
 def _build_node(node: NodeReading, cluster: str, skus: Mapping[str, VmSku], *, is_duplicate: bool = False) -> ListedVm:
-    """Build a VM from a node, together with the id of its machine ("": none) and its JSON object."""
+    """Build a VM from a node, with its machine's id ("": none) and JSON object. `is_duplicate`: its name has another
+    VM.
+    """
     item = node.item
     vm = AzNode(
         name=f"{node.name} (listed twice)" if is_duplicate else node.name,

@@ -64,7 +64,7 @@ def build_new_pool_properties(values: Mapping[str, Any]) -> dict[str, Any]:
     for name, total_bytes in read_hugepages(values).items():
         if name in _PAGE_SIZES:
             page_bytes, azure_size = _PAGE_SIZES[name]
-            # Azure takes the number of pages.
+            # Azure takes the number of pages, of one size only.
             return {**body, "agentOptions": {"hugepagesCount": total_bytes // page_bytes, "hugepagesSize": azure_size}}
     return body
 
@@ -108,8 +108,9 @@ def _check_pool_hugepages(name: str, before: Mapping[str, Any] | None, after: Ma
                     "a pool with another name, drain this one and remove it."
                 )
             return
-    whole_pages = (size in _PAGE_SIZES and total % _PAGE_SIZES[size][0] == 0 for size, total in pages.items())
-    if len(pages) > 1 or not all(whole_pages):
+    # The first value of a size in _PAGE_SIZES is its number of bytes.
+    has_whole_pages = (size in _PAGE_SIZES and total % _PAGE_SIZES[size][0] == 0 for size, total in pages.items())
+    if len(pages) > 1 or not all(has_whole_pages):
         declared = " and ".join(f"{total / 2**20:g} MiB of {size}" for size, total in pages.items())
         sizes = " or ".join(_PAGE_SIZES)
         yield f"The pool {name} declares {declared}. Azure takes hugepages of one size in whole pages: {sizes}."
@@ -167,9 +168,8 @@ def omit_members(body: Mapping[str, Any], names: Collection[str]) -> dict[str, A
 
 
 def merge_bodies(base: Any, overlay: Any) -> Any:
-    """Merge one body over another; objects merge recursively, everything else is replaced.
-
-    From {"a": {"b": 1}, "c": [1]} and {"a": {"d": 2}, "c": [3]} it is {"a": {"b": 1, "d": 2}, "c": [3]}.
+    """Merge one body over another; objects merge recursively, everything else is replaced. From {"a": {"b": 1}, "c":
+    [1]} and {"a": {"d": 2}, "c": [3]} it is {"a": {"b": 1, "d": 2}, "c": [3]}.
     """
     if isinstance(base, Mapping) and isinstance(overlay, Mapping):
         return {**base, **{name: merge_bodies(base.get(name), part) for name, part in overlay.items()}}
@@ -177,9 +177,8 @@ def merge_bodies(base: Any, overlay: Any) -> Any:
 
 
 def diff_request_bodies(before: Any, after: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the new and changed members of a body, recursively; removed ones are left out.
-
-    From {"a": {"b": 1, "c": 2}} to {"a": {"b": 1, "c": 3}} it is {"a": {"c": 3}}.
+    """Return the new and changed members of a body, recursively; removed ones are left out. From {"a": {"b": 1, "c":
+    2}} to {"a": {"b": 1, "c": 3}} it is {"a": {"c": 3}}.
     """
     previous = get_known_mapping(before)
     changes: dict[str, Any] = {}
@@ -191,10 +190,9 @@ def diff_request_bodies(before: Any, after: Mapping[str, Any]) -> dict[str, Any]
 
 
 def has_requested_values(observed: Any, requested: Any) -> bool:
-    """Return True if the observed value has everything requested. An object may have more members. A list must have
-    as many elements, in any order. None equals an empty value, but not a requested [] or {}.
-
-    Example: {"count": 3, "mode": "User"} has the requested {"count": 3}, but {"count": 4} has not.
+    """Return True if the observed value has everything requested. An object may have more members. A list must have as
+    many elements, in any order. None equals an empty value, but not a requested [] or {}. Example: {"count": 3, "mode":
+    "User"} has the requested {"count": 3}, but {"count": 4} has not.
     """
     if isinstance(requested, Mapping):
         if not isinstance(observed, Mapping):

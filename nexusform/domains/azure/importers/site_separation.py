@@ -23,16 +23,15 @@ _MAX_NAMES: Final = 4
 
 
 def split_by_site(items: AzResources, before: AzResources | None = None) -> dict[str, AzResources]:
-    """Split resources by site name. Sites keep their names in `before`, the resources before a change.
-
-    A resource is on the site of its location, Nexus cluster or parent. Else a rack is on the site of its machines.
-    Without any of these, the resource is on the only site.
+    """Split resources by site name. Sites keep their names in `before`, the resources before a change. A resource is on
+    the site of its location, Nexus cluster or parent. Else a rack is on the site of its machines. Without any of these,
+    the resource is on the only site.
     """
     names = _map_locations_to_site_names(items)
     default_name = DEFAULT_NAME
     if before is not None:
         names |= _map_locations_to_site_names(before)
-        default_name = next(iter(split_by_site(before)), DEFAULT_NAME)  # if no resource names one
+        default_name = next(iter(split_by_site(before)), DEFAULT_NAME)  # of the site of resources without a location
     site_by_rack = _find_sites_of_racks(items, names)
     sites: dict[str, dict[str, list[ArmItem]]] = {}
     unassigned: list[tuple[str, ArmItem]] = []
@@ -68,14 +67,11 @@ def _find_sites_of_racks(items: AzResources, names: Mapping[str, str]) -> dict[s
 
 def select_site_resources(items: AzResources, name: str | None) -> tuple[AzResources, list[Problem]]:
     """Select the resources of the site `name`, or of the only site if it is None. Return a problem, and no resources,
-    for an unknown name or several possible sites.
-
-    Lists of workloads and Nexus clusters cover a whole subscription. So a site without racks and machines does not
-    count if others have some.
+    for an unknown name or several possible sites. Lists of workloads and Nexus clusters cover a whole subscription. So
+    a site without racks and machines does not count if others have some.
     """
     sites = split_by_site(items)
-    # The sites with racks or machines; if there are none, those with a Nexus cluster.
-    candidates: list[str] = []
+    candidates: list[str] = []  # with racks or machines; if there are none, with a Nexus cluster
     for kinds in (BASE_KINDS, ("clusters",)):
         if not candidates:
             candidates = [site for site, resources in sites.items() if any(map(resources.list_resources, kinds))]
@@ -114,7 +110,9 @@ def _assign_resources_to_only_site(
 
 
 def _find_site(kind: str, item: ArmItem, names: Mapping[str, str], site_by_id: Mapping[str, str]) -> str | None:
-    """Find the site of a resource by location (`names`), Nexus cluster, or rack or parent (`site_by_id`), or None."""
+    """Find the site of a resource: by its location (`names`), else its Nexus cluster, else its rack or parent
+    (`site_by_id`). Return None if none of these is known.
+    """
     if kind == "clusters":  # a Nexus cluster names its site
         return item.read_text("name")
     location = read_extended_location(item)
@@ -156,10 +154,9 @@ def _map_locations_to_site_names(items: AzResources) -> dict[str, str]:
 
 
 def apply_recorded_site_names(sites: Sequence[AzSite], objects: Iterable[Mapping[str, Any]]) -> tuple[AzSite, ...]:
-    """Return the sites with their names in state. `objects`: attributes of the objects in state.
-
-    An observed site not in state was renamed if it has most machines of a recorded site not observed. With several
-    such sites on either side, it keeps its new name.
+    """Return the sites with their names in state. `objects`: attributes of the objects in state. An observed site not
+    in state was renamed if it has most machines of a recorded site not observed. With several such sites on either
+    side, it keeps its new name.
     """
     recorded_machines = collect_machines_by_site(objects)
     new_sites = [site for site in sites if site.name not in recorded_machines]
@@ -185,9 +182,8 @@ def apply_recorded_site_names(sites: Sequence[AzSite], objects: Iterable[Mapping
 
 
 def collect_machines_by_site(objects: Iterable[Mapping[str, Any]]) -> dict[str, set[tuple[str, str]]]:
-    """Collect the machines of each site from attributes in state: machines, and hosts of VMs.
-
-    The result has the rack and name of each machine by site: {"lab": {("rack1", "lab-m01")}}.
+    """Collect the machines of each site from attributes in state: machines, and hosts of VMs. The result has the rack
+    and name of each machine by site: {"lab": {("rack1", "lab-m01")}}.
     """
     machines: dict[str, set[tuple[str, str]]] = {}
     for attributes in objects:

@@ -39,8 +39,7 @@ _ACTIONS: Final[Mapping[tuple[str, ...], AzAction]] = {
     ("delete",): AzAction.DELETE,
     ("delete", "create"): AzAction.REPLACE,
     ("create", "delete"): AzAction.REPLACE,
-    # The existing object leaves the state and remains next to the new one.
-    ("create", "forget"): AzAction.CREATE,
+    ("create", "forget"): AzAction.CREATE,  # the existing object leaves the state and remains next to the new one
     ("forget", "create"): AzAction.CREATE,
     **dict.fromkeys([("no-op",), ("read",), ("forget",)], AzAction.KEEP),
 }
@@ -127,7 +126,7 @@ class _PlanReader:
             self._report("", NOT_PREDICTED, detail, is_warning=True)
 
     def _report_unread_type(self, value: Mapping[str, Any]) -> None:
-        """Report a change of a type not read but with effects on placement: as a warning if other changes are read."""
+        """Report a change of an unread type with effects on placement: an error only if no other change is read."""
         change, tool_type = get_mapping(value, "change"), get_text(value, "type")
         type_name = get_text(get_mapping(change, "after") or get_mapping(change, "before"), "type").partition("@")[0]
         is_unread = tool_type in _UNREAD and type_name.lower() in _UNREAD[tool_type]
@@ -270,8 +269,9 @@ class _PlanReader:
         """Return True if the entry's block depends on the other's, within the same instance of each shared module."""
         if entry.block == other.block or other.block not in self.references.find_dependencies(entry.block):
             return False
-        shared_instances = _count_shared_modules(entry.modules, other.modules)
-        return _count_shared_modules(entry.block[0], other.block[0]) == shared_instances  # by module name
+        shared_modules = _count_shared_modules(entry.block[0], other.block[0])  # module names, such as ("net",)
+        shared_instances = _count_shared_modules(entry.modules, other.modules)  # with keys, such as ("net[0]",)
+        return shared_modules == shared_instances
 
     def _report(self, address: str, kind: str, detail: str, *, is_warning: bool = False) -> None:
         severity = Severity.WARNING if is_warning else Severity.ERROR
@@ -308,9 +308,8 @@ def _explain_malformed(value: Any) -> str:
 
 
 def _explain_malformed_values(change: Mapping[str, Any], *, is_deletion: bool) -> str:
-    """Explain why the values `before` or `after` a change are unreadable, "" if both are readable.
-
-    Each is an object with a `type`. Only the one without use may be null: `after` of a deletion, else `before`.
+    """Explain why the values `before` or `after` a change are unreadable, "" if both are readable. Each is an object
+    with a `type`. Only the one without use may be null: `after` of a deletion, else `before`.
     """
     required = "before" if is_deletion else "after"
     for name in ("before", "after"):
@@ -382,7 +381,7 @@ class _ReferenceIndex:
         self._outputs: dict[tuple[str, ...], Mapping[str, Any]] = {}  # outputs of each module by its path
         self._calls: dict[tuple[str, ...], Mapping[str, Any]] = {}  # `module` block of each module by its path
         self._index_module(path=(), module=self._check_part_type("root_module", root, Mapping, default={}))
-        self._dependencies: dict[Block, frozenset[Block]] = {}  # of blocks read before
+        self._dependencies: dict[Block, frozenset[Block]] = {}  # by block, those computed so far
 
     def _index_module(self, path: tuple[str, ...], module: Mapping[str, Any]) -> None:
         """Index the resources, outputs and calls of the module at a path (module names from the root), recursively."""
@@ -399,7 +398,7 @@ class _ReferenceIndex:
             self._index_module((*path, name), inner)
 
     def _check_part_type(self, path: str, part: Any, kind: type, default: Any) -> Any:
-        """Return a part of the expected type, else `default`. A malformed part is recorded: the order depends on it."""
+        """Return a part of the expected type, else `default`. Record a malformed part: it may hide a dependency."""
         if part is None or isinstance(part, kind):
             return part or default
         expected = "a list" if kind is list else "an object"
@@ -407,7 +406,7 @@ class _ReferenceIndex:
         return default
 
     def find_blocks(self, block: Block, argument: str) -> set[Block]:
-        """Find the blocks referenced by an argument of a block, or by for_each, the source of each.value in it."""
+        """Find the blocks referenced by an argument of a block, and by its for_each (for each.value)."""
         resource = self._blocks.get(block, {})
         expression = get_value_at_path(resource, "expressions", argument)
         names = [*_list_references(expression), *_list_references(resource.get("for_each_expression"))]
@@ -434,11 +433,10 @@ class _ReferenceIndex:
         return blocks
 
     def _resolve_references_to_blocks(self, path: tuple[str, ...], names: Iterable[str]) -> set[Block]:
-        """Resolve references in the module at `path` to the resource blocks that they depend on.
-
-        `TYPE.NAME` is a block itself. `var.x` leads to the argument in the module's call, and thus to the module around
-        it. `module.m.out` leads to the output of the called module. A block is its module path and `TYPE.NAME`: in the
-        root module, `azapi_resource.core.id` is ((), "azapi_resource.core").
+        """Resolve references in the module at `path` to the resource blocks that they depend on. `TYPE.NAME` is a block
+        itself. `var.x` leads to the argument in the module's call, and thus to the module around it. `module.m.out`
+        leads to the output of the called module. A block is its module path and `TYPE.NAME`: in the root module,
+        `azapi_resource.core.id` is ((), "azapi_resource.core").
         """
         blocks: set[Block] = set()
         visited: set[tuple[tuple[str, ...], str]] = set()
@@ -461,7 +459,9 @@ class _ReferenceIndex:
         return blocks
 
     def _list_output_references(self, path: tuple[str, ...], output: str) -> list[tuple[tuple[str, ...], str]]:
-        """List the references of a module output as (module path, name). If it is not declared, list all resources."""
+        """List the references of a module output as (module path, name). For an undeclared output, list all resources
+        of the module and of modules in it.
+        """
         declaration = self._outputs.get(path, {}).get(output)
         if isinstance(declaration, Mapping):
             names = _list_references(declaration.get("expression"))

@@ -77,7 +77,7 @@ def run_action(arm: ArmClient, change: ArmChange, request: ChangeRequest) -> Cha
     except AzureChangeFailed as failure:
         attributes = record_result(planned, started, read_clock(), FAILED)
         raise ProviderProblem(str(failure), object_exists=True, attributes=attributes) from None
-    run = find_action_run(arm.get_body(change.target), change.verb, marker="")
+    run = find_action_run(arm.get_body(change.target), change.verb, marker="")  # the newest one
     start, end = str(run.get("startTime") or started), str(run.get("endTime") or read_clock())
     return ChangeResult(record_result(planned, start, end, SUCCEEDED))
 
@@ -99,6 +99,7 @@ def find_action_run(body: Mapping[str, Any] | None, verb: ArmOperation, marker: 
 
 
 def _parse_action_start_time(run: Mapping[str, Any]) -> datetime:
+    """Return the start of a run; a run without a valid time counts as the oldest."""
     return parse_time(get_text(run, "startTime")) or datetime.min.replace(tzinfo=UTC)
 
 
@@ -135,7 +136,7 @@ class MachineActionClient(ArmClient):
             was_sent = True  # the operation is unknown: its run decides
 
     def _wait_until_visible(self, change: ArmChange, step: ChangeRequest, etag_before: str, *, succeeded: bool) -> None:
-        """Wait for the visible effect of an action. An action without one (`expected` None) is done with its run."""
+        """Wait for the visible effect of an action, if it has one (`expected`). Else the end of its run suffices."""
         if change.expected is not None:
             super()._wait_until_visible(change, step, etag_before, succeeded=succeeded)
 

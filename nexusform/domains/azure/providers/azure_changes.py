@@ -86,7 +86,6 @@ def _add_previously_failed_change(
     changes: list[ArmChange], failed_change: Values, target: ArmTarget, planned: Values
 ) -> list[ArmChange]:
     """Return the changes of a step, with an earlier failed change sent again. `failed_change` is its record in state.
-
     If the step updates the same resource, both are one update. If it deletes or re-creates the resource, the failed
     change is dropped. Otherwise it is the last change. `target` and `planned`: the object of the step. For a pool in
     the block of a cluster, they are the cluster.
@@ -113,9 +112,9 @@ def _add_previously_failed_change(
 
 
 def _build_retry(failed_change: Values, target: ArmTarget, values: Values) -> ArmChange:
-    """Build the update that sends a failed change again, with the current values of its properties. If none of the
-    recorded properties is known, the first property is sent. A change still in progress is awaited first, so it is sent
-    only if its values are not visible (no retry).
+    """Build the update that sends a failed change again, with the current values of its recorded properties ("parts").
+    If none of these is known, the first property is sent. `is_retry` is False for a change still in progress: it is
+    sent only if Azure does not show its values.
     """
     properties: dict[str, Any] = {}  # those that Azure can update in place; none of a VM
     if target.kind == "agent_pools":
@@ -231,8 +230,7 @@ def _build_pool_changes(
         reduction = {"count": after["count"]} if after["count"] < before["count"] else None
         yield from _build_update(target, expected, prior, planned, reduction)
         return
-    # A re-creation takes all nodes down at once.
-    count = int(before["count"])
+    count = int(before["count"])  # a re-creation takes all nodes down at once
     max_nodes = compute_max_unavailable(planned, count)
     if count > max_nodes:
         raise ProviderProblem(
@@ -241,7 +239,7 @@ def _build_pool_changes(
             f'{max_nodes}. Set max_unavailable = "100%" in its upgrade_settings, or add a pool with '
             "another name, drain this one and remove it."
         )
-    # Skip the deletion of a pool with the new fixed properties: an earlier run re-created it.
+    # Skip the deletion of a pool with the new fixed properties (None: absent): an earlier run re-created it.
     skip_if = {**dict.fromkeys(removed_fields), **omit_members(after, _UPDATABLE_FIELDS)}
     yield ArmChange(ArmOperation.DELETE, target, skip_if=skip_if)
     yield _build_create_change(target, build_new_pool_properties(planned), planned, common_fields)
@@ -289,9 +287,8 @@ def _reject_unpatchable_azure_block_changes(target: ArmTarget, body: Values) -> 
 
 
 def _list_scalar_paths(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """List the paths of the scalars, lists and empty objects in a body.
-
-    Of {"tags": {"a": "1"}, "zones": ["1", "2"]} they are ("tags", "a") and ("zones",).
+    """List the paths of the scalars, lists and empty objects in a body. Of {"tags": {"a": "1"}, "zones": ["1", "2"]}
+    they are ("tags", "a") and ("zones",).
     """
     if isinstance(value, Mapping) and value:
         for name, part in value.items():

@@ -43,8 +43,7 @@ class RequestRateLimit(Struct, frozen=True):
             text = os.read(descriptor, _MAX_BYTES).decode(errors="replace")  # the next free time
             now = self.read_time()
             free_from = float(text) if re.fullmatch(r"\d+\.\d+", text) else 0.0
-            # A time far in the future is from another clock or damaged.
-            slot_time = max(now, min(free_from, now + 60.0))
+            slot_time = max(now, min(free_from, now + 60.0))  # a time far in the future is of another clock
             os.lseek(descriptor, 0, os.SEEK_SET)
             os.ftruncate(descriptor, 0)
             os.write(descriptor, f"{slot_time + 60.0 / self.requests_per_minute:.6f}".encode())
@@ -78,7 +77,7 @@ def build_rate_limit_policies(subscription_id: str) -> list[Any]:
         """Policy that waits for the next time slot."""
 
         def on_request(self, request: Any) -> None:
-            """Wait before a request is sent."""
+            """Wait before a request is sent. The wait does not count towards the time limit of the request."""
             del request
             with pause_deadline():
                 wait_for_slot(subscription_id)

@@ -151,6 +151,7 @@ class AzureChangeFailed(ProviderProblem):
     """Failed or canceled change after Azure accepted it, with its `status` and Azure's message."""
 
     def __init__(self, change: ArmChange, status: str, reason: Any) -> None:
+        """Describe the failed change. `reason`: Azure's error object with `code` and `message`, or None."""
         error_fields = get_mapping(reason)
         self.code = get_text(error_fields, "code")
         self.status = status
@@ -175,6 +176,7 @@ class ArmClient:
     """Azure Resource Manager through the SDK's client, for one step at a time per thread."""
 
     def __init__(self, client: Any, endpoint: str, subscription_id: str, pace: PollTiming) -> None:
+        """Keep the SDK's client and the URL of ARM (`endpoint`). `pace`: interval of reads, and the clock."""
         self._client = client
         self._endpoint = urlsplit(endpoint)
         self._subscription = subscription_id
@@ -251,7 +253,7 @@ class ArmClient:
         """Find the recorded change, the last one sent by an earlier run. Return its index (-1: none) and operation URL
         ("": none, or of another server); restore its marker in `changes`.
         """
-        # The record is VERB[@MARKER] PATH [URL], with the ARM id of the changed resource as path.
+        # The record is VERB[@MARKER] PATH [URL]. PATH: ARM id of the resource. MARKER: start of an action's run before.
         operation_name, _, path_and_url = (recorded_operation or "").partition(" ")
         path, _, url = path_and_url.partition(" ")
         verb, _, marker = operation_name.partition("@")
@@ -299,9 +301,8 @@ class ArmClient:
             return
 
     def _wait_until_visible(self, change: ArmChange, step: ChangeRequest, etag_before: str, *, succeeded: bool) -> None:
-        """Wait until reads from Azure show a change. Values other than requested by an update are left to the caller.
-
-        A body with `etag_before`, the etag before the change ("" if unknown), is stale and proves nothing. `succeeded`:
+        """Wait until reads from Azure show a change. Values other than requested by an update are left to the caller. A
+        body with `etag_before`, the etag before the change ("" if unknown), is stale and proves nothing. `succeeded`:
         the operation reported success. Raises AzureChangeFailed for a failed state. After a timeout, raises StepPending
         for a new object, else ProviderProblem.
         """
@@ -326,8 +327,7 @@ class ArmClient:
                 return  # the caller reports differing values
             if has_timed_out:
                 message = f"{change.target.title} was {_PARTICIPLES[change.verb]}, but Azure does not show that."
-                # It may become visible later, and only a resumed step looks for it.
-                if change.verb is ArmOperation.CREATE:
+                if change.verb is ArmOperation.CREATE:  # perhaps visible later: only a resumed step looks for it
                     raise StepPending(f"{message} `nexusform apply -resume` checks again.")
                 raise ProviderProblem(message)
             self.wait(None, step, f"{change.target.title} does not show the change yet")
@@ -426,7 +426,7 @@ class ArmClient:
         return location
 
     def _build_problem(self, change: ArmChange, problem: Any, *, was_sent: bool) -> ProviderProblem:
-        """Build the problem for an SDK error: ProviderProblem if Azure rejects an unsent change, else StepPending."""
+        """Build a problem for an SDK error: StepPending, but ProviderProblem if Azure rejects a change not yet sent."""
         from azure.core.exceptions import ClientAuthenticationError
 
         code = getattr(problem, "status_code", None)
@@ -441,9 +441,7 @@ class ArmClient:
 
 
 def _build_condition(change: ArmChange, observed: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Build the condition of a request: nothing was created or changed since `observed`. An action has none, as it does
-    not change the version.
-    """
+    """Build a request's condition: nothing changed since `observed`. Actions have none: they change no version."""
     from azure.core import MatchConditions
 
     if change.verb is ArmOperation.CREATE and observed is None:
@@ -481,23 +479,21 @@ def _determine_progress(change: ArmChange, observed: Mapping[str, Any] | None, *
     if state not in FINAL_STATES:
         return _ChangeStatus.IN_PROGRESS
     is_action = change.verb in _ACTION_VERBS
-    # The body of an action is no part of the machine, so only its expected properties are compared.
-    compares_expected_only = was_sent or is_action
-    if not _is_change_visible(change, observed, was_sent=compares_expected_only):
+    compares_expected_only = was_sent or is_action  # the body of an action is no part of the machine
+    if not _is_change_visible(change, observed, compares_expected_only=compares_expected_only):
         return _ChangeStatus.NOT_SENT
     if change.is_retry and not was_sent:
         return _ChangeStatus.NOT_SENT  # it failed before, although its values are visible
-    # A machine in a failed state can still perform an action.
-    if state in FAILED_STATES and not is_action:
+    if state in FAILED_STATES and not is_action:  # a machine in a failed state can still perform an action
         if was_sent:
             raise AzureChangeFailed(change, state, {"message": read_status_message(observed)})
         return _ChangeStatus.NOT_SENT  # an earlier change failed: send this one
     return _ChangeStatus.DONE
 
 
-def _is_change_visible(change: ArmChange, observed: Mapping[str, Any], *, was_sent: bool) -> bool:
-    """Return True if a resource has the values of a change. An unsent body is compared as a whole, a sent one only by
-    `expected` and tags, because Azure returns no secrets such as keys.
+def _is_change_visible(change: ArmChange, observed: Mapping[str, Any], *, compares_expected_only: bool) -> bool:
+    """Return True if a resource has the values of a change: its whole body, or with `compares_expected_only` only its
+    `expected` properties and tags. Azure returns no secrets such as keys, so a sent body cannot be compared as a whole.
     """
     if not change.removed_tags.isdisjoint(get_mapping(observed, "tags")):
         return False  # a tag to remove is still there
@@ -505,7 +501,7 @@ def _is_change_visible(change: ArmChange, observed: Mapping[str, Any], *, was_se
         return True  # its existence suffices
     body = get_mapping(change.body)
     visible_part = {"properties": get_mapping(change.expected), **select_members(body, ("tags",))}
-    return has_requested_values(observed, visible_part if was_sent else body)
+    return has_requested_values(observed, visible_part if compares_expected_only else body)
 
 
 def _determine_absent_progress(change: ArmChange, *, was_sent: bool) -> _ChangeStatus:
@@ -527,9 +523,9 @@ def read_provisioning_state(body: Mapping[str, Any] | None) -> str:
 def build_failure_record(
     arm_id: str, code: str, message: str, change: ArmChange, step: ChangeRequest
 ) -> dict[str, Any]:
-    """Build the record of a failed change for state. Fields: resource (`id`), names of changed properties
-    without values (`parts`), whether the azure block's body was changed (`body`), Azure's `code`, consecutive
-    failures (`times`), and the message (`words`).
+    """Build the record of a failed change for state. `id` is the resource, `parts` the names of its changed properties.
+    `body` is True if the azure block was changed. `code` is Azure's, `times` the number of consecutive failures, and
+    `words` the message.
     """
     previous = get_mapping(step.unfinished_change)
     is_same = (previous.get("id"), previous.get("code")) == (arm_id, code)

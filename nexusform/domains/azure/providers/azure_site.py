@@ -126,6 +126,7 @@ class AzureSiteProvider(ObservedSites):
         acts_on_machines: bool = False,
         kubeconfig_trust: KubeconfigTrust = TRUSTED,
     ) -> None:
+        """Prepare a provider that changes Azure. `acts_on_machines`: it also cordons machines and runs actions."""
         super().__init__(
             name=name,
             source=source,
@@ -134,7 +135,6 @@ class AzureSiteProvider(ObservedSites):
             verify_absence=partial(verify_absence, subscription),
             identity=subscription.identity,
         )
-        # The setting allows both cordoning and actions such as Restart.
         self._acts_on_machines = self._runs_actions = acts_on_machines
         self._kubeconfig_trust = kubeconfig_trust
         self._subscription = subscription
@@ -251,8 +251,7 @@ class AzureSiteProvider(ObservedSites):
         """
         requests_by_action: dict[CordonAction, list[tuple[int, CordonRequest]]] = {}
         for number, request in enumerate(requests):
-            # Only racks and machines have the arguments of a cordon.
-            for cordon_request in find_cordon_requests(request):
+            for cordon_request in find_cordon_requests(request):  # none but of racks and machines
                 requests_by_action.setdefault(cordon_request.action, []).append((number, cordon_request))
         for action, numbered_requests in sorted(requests_by_action.items()):
             number, first = numbered_requests[0]
@@ -334,8 +333,7 @@ class AzureSiteProvider(ObservedSites):
         try:
             arm.apply_changes(changes, request)
         except AzureChangeFailed as failure:
-            # The predicted locations of VMs do not apply after a failure.
-            values = dict(request.planned_attributes)
+            values = dict(request.planned_attributes)  # the predicted locations of VMs do not apply after a failure
             if "nodes" in values:  # a cluster or a pool
                 values["nodes"] = {}
                 if "agent_pool" in values:  # a cluster; the count of a pool is an argument
@@ -378,7 +376,7 @@ class AzureSiteProvider(ObservedSites):
         return group
 
     def _load_index(self) -> _ArmIndex:
-        """Return the index of all sites, built by the first call. Raises ProviderProblem."""
+        """Return the index of ARM ids and machines of all sites, built by the first call. Raises ProviderProblem."""
         sites = self._read_sites().values()
         with self._index_lock:
             if self._index is None:
@@ -453,7 +451,7 @@ class AzureSiteProvider(ObservedSites):
         present_text = f"{present_count} of {format_count(len(nodes), 'node')} of {request.key.id}"
         names = format_first_items(missing_nodes, _MAX_NAMES)
         message = f"Azure shows {present_text}; missing: {names}{enclose(' (', reason, ')')}."
-        expected = {count_property: None}
+        expected = {count_property: None}  # the record has only the names of properties
         change = ArmChange(ArmOperation.UPDATE, target, body={"properties": expected}, expected=expected)
         record = build_failure_record(target.build_path(self._subscription.id), NODES_MISSING, message, change, request)
         return replace(answer, unfinished_change=record)
@@ -461,9 +459,8 @@ class AzureSiteProvider(ObservedSites):
     def _read_single_object(
         self, request: ChangeRequest, arm: ArmClient, group: str
     ) -> ObservedObjectComparison | None:
-        """Read an object from Azure and compare it with the plan. Return None if it does not exist.
-
-        Only its own bodies are read again. They are parsed like an export of a whole site.
+        """Read an object from Azure and compare it with the plan. Return None if it does not exist. Only its own bodies
+        are read again. They are parsed like an export of a whole site.
         """
         from nexusform.domains.azure.importers.az_import import build_imported_sites, extract_pools
         from nexusform.domains.azure.importers.az_recorded_nodes import collect_recorded_nodes
@@ -490,8 +487,7 @@ class AzureSiteProvider(ObservedSites):
         if request.key.type == POOL:  # the pool becomes an object, not a part of its cluster
             self._record_separate_pools([request.key])
         sites, _ = self._subscription.parse_sites(documents)
-        # So few bodies may not name the site as state does.
-        site_name = request.key.id.partition("/")[0]
+        site_name = request.key.id.partition("/")[0]  # as in state; these few bodies may give another name
         named_sites = [replace(site, name=site_name) for site in sites]
         imported_sites = build_imported_sites(named_sites, collect_recorded_nodes([request.planned_attributes]))
         separate_pools = self._list_separate_pools()

@@ -126,8 +126,7 @@ class AzureSubscription:
                 if self.default_group and kind in _WORKLOAD_KINDS:  # all workloads are in this group
                     pages = _read_pages(getattr(client, kind).list_by_resource_group, self.default_group)
                 documents[kind] = self._select_bodies_at_location(pages)
-            # Networks, storage and versions are read as far as permitted.
-            for kind in _SUPPLY_KINDS:
+            for kind in _SUPPLY_KINDS:  # networks, storage and versions: read as far as permitted
                 try:
                     pages = _read_pages(getattr(client, kind).list_by_subscription)
                     documents[kind] = self._select_bodies_at_location(pages)
@@ -329,7 +328,7 @@ def build_deadline_policy(endpoint: str) -> Any:
 
 
 def build_transport(endpoint: str) -> Any:
-    """Build a transport with a read timeout that sends no cancelled requests. Raises ProviderProblem."""
+    """Build the SDK transport. It has a read timeout, and skips cancelled requests. Raises ProviderProblem."""
     from azure.core.exceptions import ServiceRequestError
     from azure.core.pipeline.transport import RequestsTransport
 

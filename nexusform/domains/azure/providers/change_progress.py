@@ -68,7 +68,7 @@ def _build_record_of_busy_change(
     verb = "change" if request.attributes else "make"
     extra_fields = {}
     if request.is_being_deleted:
-        verb, extra_fields = "delete", {"going": True}
+        verb, extra_fields = "delete", {"going": True}  # marks a deletion
     status = f"{'/'.join(_extract_names_from_id(arm_id))} is {read_provisioning_state(body)}"
     message = f"An earlier apply started to {verb} it; the change is in progress: {status}."
     return {**record, "words": message, "brief": status, "in_progress": True, **extra_fields}
@@ -77,8 +77,9 @@ def _build_record_of_busy_change(
 def _update_record(
     record: Mapping[str, Any], bodies: Sequence[Body], busy: Sequence[Body], missing_counts: Mapping[str, str]
 ) -> Mapping[str, Any]:
-    """Return the update of the private note with the record of a change. {} keeps the record. UNFINISHED_KEY has a new
-    record after a failure, or None to remove it. `busy`: bodies with a change in progress. `missing_counts`: by pool.
+    """Return the update of the private note in state with the record of a change. {} keeps the record. UNFINISHED_KEY
+    has a new record after a failure, or None to remove it. `busy`: bodies with a change in progress. `missing_counts`:
+    a text such as "2 of 4 nodes" by pool.
     """
     arm_id = str(record.get("id"))
     body = next((body for body in bodies if normalize_id(str(body.get("id"))) == normalize_id(arm_id)), None)
@@ -99,7 +100,9 @@ def _update_record(
 
 
 def _explain_failure(body: Body, missing_counts: Mapping[str, str]) -> tuple[str, str] | None:
-    """Return code and message of a change failed or with missing nodes (`missing_counts`: texts by pool), else None."""
+    """Return (code, message) if the last change of a resource failed, or if nodes are missing after it; else None.
+    `missing_counts`: a text such as "2 of 4 nodes" by pool.
+    """
     state, names = read_provisioning_state(body), _extract_names_from_id(str(body.get("id")))
     subject = f"A change from an earlier apply of {'/'.join(names)}"
     if state in FAILED_STATES:

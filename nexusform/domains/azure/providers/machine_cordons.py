@@ -38,10 +38,9 @@ class CordonRequest(Struct, frozen=True):
 
 
 def find_cordon_requests(request: ChangeRequest) -> Iterator[CordonRequest]:
-    """Yield a request for each machine with another cordon in the planned arguments than in those in state.
-
-    CORDON and EMPTY are for a new cordon or evacuation, UNCORDON for a return to service. KEEP replaces UNCORDON if
-    another manager cordoned the machine. No other change needs a request.
+    """Yield a request for each machine with another cordon in the planned arguments than in those in state. CORDON and
+    EMPTY are for a new cordon or evacuation, UNCORDON for a return to service. KEEP replaces UNCORDON if another
+    manager cordoned the machine. No other change needs a request.
     """
     states_before = _read_states(request.key.id, request.prior_attributes)
     states_after = _read_states(request.key.id, request.planned_attributes)
@@ -53,7 +52,8 @@ def find_cordon_requests(request: ChangeRequest) -> Iterator[CordonRequest]:
         elif after == _EVACUATED and not before.is_evacuated:  # evacuated without `cordoned`
             yield CordonRequest(machine, CordonAction.EMPTY)
         elif after == _IN_SERVICE and before != _IN_SERVICE:
-            is_own = find_machine_record(request, machine).get("cordoned_by") in {None, CordonOwner.NEXUSFORM}
+            owner = find_machine_record(request, machine).get("cordoned_by")  # None: not recorded
+            is_own = owner in {None, CordonOwner.NEXUSFORM}
             yield CordonRequest(machine, CordonAction.UNCORDON if is_own else CordonAction.KEEP)
 
 

@@ -50,10 +50,9 @@ class NodeRecreation(Struct, frozen=True):
 
 
 def plan_node_recreations(request: ChangeRequest, changes: Sequence[ArmChange]) -> list[NodeRecreation]:
-    """Plan the nodes to re-create in a step, by pool; nodes of re-created pools or clusters are left out.
-
-    A step for releasing capacity re-creates the nodes absent after it and present after all steps of the object. Any
-    other step re-creates the nodes without a machine for which a machine is planned.
+    """Plan the nodes to re-create in a step, by pool; nodes of re-created pools or clusters are left out. A step for
+    releasing capacity re-creates the nodes absent after it and present after all steps of the object. Any other step
+    re-creates the nodes without a machine for which a machine is planned.
     """
     final = request.final_attributes or request.planned_attributes
     planned_nodes, final_nodes = get_mapping(request.planned, "nodes"), get_mapping(final, "nodes")
@@ -101,7 +100,9 @@ def _find_kept_nodes(
 
 
 def find_nodes_to_delete(request: ChangeRequest, observed_nodes: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Return the platform names of observed nodes to be re-created elsewhere, for a step that releases capacity."""
+    """Return the platform names of observed nodes to be re-created elsewhere, for a step that releases capacity: nodes
+    absent after this step, and present after all steps of the object.
+    """
     planned_nodes, final_nodes = get_mapping(request.planned, "nodes"), get_mapping(request.final_attributes, "nodes")
     recreated_names = {
         str(node["platform_name"])

@@ -82,9 +82,8 @@ class ObservedSites(FixedIdentity):
         verify_absence: Callable[[Sequence[ReadRequest]], None] = lambda _requests: None,
         identity: Mapping[str, str] | None = None,
     ) -> None:
-        """Keep the source. `source` names it in messages ("the export in DIR"), `advice` is the remedy for an
-        undone step; `is_captured`: the sites are from a capture. `verify_absence` raises ProviderProblem if an
-        unlisted object exists. `identity` are subscription and location.
+        """Keep the source, and read nothing yet. `source` names it in messages, `advice` what to do if a change is not
+        visible. `is_captured`: the sites are from a capture. `verify_absence` raises if an unlisted object exists.
         """
         self.name = name
         self.source = source
@@ -152,10 +151,11 @@ class ObservedSites(FixedIdentity):
 
     def find(self, resource_type: str, object_id: str) -> tuple[ObjectKey, Mapping[str, Any]] | None:
         """Find an object by type and id; it is managed from now on. None if no site lists it."""
-        self._record_separate_pools([ObjectKey(resource_type, object_id, creation=0)])
+        key = ObjectKey(resource_type, object_id, creation=0)  # the number is for objects in state
+        self._record_separate_pools([key])
         self._managed.add((resource_type, object_id))
         item = self._build_objects([]).get((resource_type, object_id))
-        return None if item is None else (ObjectKey(resource_type, object_id, creation=0), item.attributes)
+        return None if item is None else (key, item.attributes)
 
     def list_workload_ids(self) -> frozenset[tuple[str, str]]:
         """Return type and id of all clusters, and of all VMs outside clusters. Raises ProviderProblem."""
@@ -220,7 +220,9 @@ class ObservedSites(FixedIdentity):
         return ReadResult(attributes, is_observed=True, note=note)
 
     def _read_state_only_object(self, request: ReadRequest) -> ReadResult:
-        """Read an object known only to the state. The note of a site is observed, and a configured update strategy."""
+        """Read an object known only to the state. Of a site, the note (private data in state) and a configured update
+        strategy are observed. Raises ProviderProblem for a source of another subscription.
+        """
         recorded = request.attributes
         site = self._find_site(request.key, _SITE)
         if site is None or not recorded:  # another type or a site missing in the source, or a new object
@@ -237,7 +239,7 @@ class ObservedSites(FixedIdentity):
     def _build_machine_facts_note(
         self, key: ObjectKey, attributes: Mapping[str, Any], recorded_note: Mapping[str, Any]
     ) -> Mapping[str, Any]:
-        """Build the note of the observed facts of a rack's machines or a machine; {} for other objects."""
+        """Build the note (private data in state) of observed facts of a machine or a rack's machines; {} for others."""
         site = self._find_site(key, RACK, MACHINE)
         if site is None:
             return {}  # of another type, or of an unlisted site
@@ -246,7 +248,7 @@ class ObservedSites(FixedIdentity):
         from nexusform.domains.azure.importers.az_import import build_observed_facts_note
 
         exported_at = site.inventory.exported_at if site.inventory.is_age_certain else None
-        time = exported_at if self._is_captured else read_clock()  # of the read: of the export, or now
+        time = exported_at if self._is_captured else read_clock()  # of the export (None: unknown), or now
         return build_observed_facts_note(attributes, self._machines[site.name], recorded_note, time)
 
     def _has_complete_list_for_object(self, key: ObjectKey) -> bool:
@@ -266,7 +268,7 @@ class ObservedSites(FixedIdentity):
         return self._read_sites().get(key.id.partition("/")[0]) if key.type in types else None
 
     def _find_cluster(self, key: ObjectKey) -> AzCluster | None:
-        """Find the cluster named in the id of a cluster or pool."""
+        """Find the cluster named in the id of a cluster or pool; None for another object, or without this cluster."""
         site = self._find_site(key, _CLUSTER, _POOL)
         if site is None:
             return None  # another type, or an unlisted site
@@ -276,7 +278,7 @@ class ObservedSites(FixedIdentity):
     def _collect_unmanaged_vms(
         self, objects: Iterable[ImportedSiteObject]
     ) -> dict[tuple[str, str], dict[str, _UnmanagedRow]]:
-        """Collect the capacity used by unmanaged VMs, by machine (site and name) and VM name."""
+        """Collect rows (machine, VM, vCPUs, memory, disk, cells) of unmanaged VMs by (site, machine) and VM name."""
         from nexusform.domains.azure.importers.az_import import find_unmanaged_vms
 
         rows_by_machine: dict[tuple[str, str], dict[str, _UnmanagedRow]] = {}
@@ -298,7 +300,7 @@ class ObservedSites(FixedIdentity):
         return rows_by_machine
 
     def list_warnings(self) -> list[Problem]:
-        """Collect warnings about requested but unobserved objects and unmanaged VMs."""
+        """Collect warnings about requested but unobserved objects, unmanaged VMs, and capture times in the future."""
         if self._sites is None:
             return []  # nothing was read
         from nexusform.domains.azure.providers.site_warnings import SiteWarningBuilder
@@ -343,7 +345,7 @@ class ObservedSites(FixedIdentity):
             return self._sites
 
     def _verify_change_is_visible(self, request: ChangeRequest, participle: str) -> ChangeResult:
-        """Return the observed object. Raises ManualStepPending (not "made" yet) while it differs from the plan."""
+        """Return the observed object. Raises ManualStepPending (`participle`: "made") if it differs from the plan."""
         planned = request.planned_attributes
         key = request.key
         if key.type in _STATE_ONLY_TYPES:  # only the update strategy of a site is observed
@@ -381,14 +383,15 @@ class ObservedSites(FixedIdentity):
         return replace(answer, note=self._build_machine_facts_note(key, observed, request.private_note))
 
     def _verify_release(self, request: ChangeRequest) -> ChangeResult:
-        """Verify the whole change. Raises ManualStepPending before, with the commands to delete remaining nodes."""
+        """Verify a step for releasing capacity, by the values after all steps of its object. Raises ManualStepPending
+        while they are not visible, with the commands to delete the nodes remaining.
+        """
         from nexusform.domains.azure.providers.node_recreation import find_nodes_to_delete, render_node_deletion
 
         self._record_separate_pools([request.key])
         item = self._build_objects([request.prior_attributes]).get((request.key.type, request.key.id))
-        remaining_names = find_nodes_to_delete(
-            request, get_mapping(item.attributes if item is not None else None, "nodes")
-        )
+        observed_nodes = get_mapping(item.attributes if item is not None else None, "nodes")
+        remaining_names = find_nodes_to_delete(request, observed_nodes)
         cluster = self._find_cluster(request.key)
         if remaining_names and cluster is not None:
             commands = render_node_deletion(cluster.name, remaining_names)
@@ -441,9 +444,7 @@ class ObservedObjectComparison(Struct, frozen=True):
 def build_observed_object(
     request: ChangeRequest, objects: Mapping[tuple[str, str], ImportedSiteObject]
 ) -> ObservedObjectComparison | None:
-    """Compare a requested object with the site; None if the site does not list it. Of a cluster, only its own pools
-    count: those of its block before or after the change.
-    """
+    """Compare a requested object with the site; None if not listed. Of a cluster, only pools of its block count."""
     key, planned = request.key, request.planned_attributes
     item = objects.get((key.type, key.id))
     if item is None:
@@ -494,14 +495,12 @@ def _collect_machines_by_rack(objects: Iterable[ImportedSiteObject]) -> dict[str
 def _remove_generated_machines(
     attributes: dict[str, Any], item: ImportedSiteObject, machine_names: Mapping[str, set[str]]
 ) -> dict[str, Any]:
-    """Return a rack without the machines generated by machine_count if the observed ones have other names.
-    VMs would otherwise be predicted on missing machines.
-    """
+    """Return a rack without the machines generated by machine_count if the observed ones have other names."""
     generated = attributes.get("machines")
     observed = machine_names.get(item.id)  # none but for racks
     if not generated or not observed or not observed.isdisjoint(generated):
         return attributes  # none generated, none observed, or some in common
-    return {**attributes, "machine_count": 0, "machines": {}}
+    return {**attributes, "machine_count": 0, "machines": {}}  # so that no VM is predicted on a missing machine
 
 
 def find_missing_nodes(observed: Mapping[str, Any], planned: Mapping[str, Any] | None = None) -> list[str]:
@@ -515,7 +514,7 @@ def find_missing_nodes(observed: Mapping[str, Any], planned: Mapping[str, Any] |
 
 def _replace_nodes(attributes: dict[str, Any], nodes: Mapping[str, Any]) -> dict[str, Any]:
     """Return a cluster or pool with other nodes."""
-    count = {"node_count": len(nodes)} if "agent_pool" in attributes else {}  # an argument of a pool, so it stays
+    count = {"node_count": len(nodes)} if "agent_pool" in attributes else {}  # computed, but an argument of a pool
     return {**attributes, "nodes": nodes, **count}
 
 
@@ -537,8 +536,8 @@ def _restore_recorded_nodes(attributes: dict[str, Any], recorded: Mapping[str, A
 def _build_unmanaged_vms_note(
     key: ObjectKey, attributes: Mapping[str, Any], unmanaged_rows: Mapping[tuple[str, str], Mapping[str, _UnmanagedRow]]
 ) -> Mapping[str, Any]:
-    """Build the entries of unmanaged VMs in the private note of a rack or machine, {} for other objects. VMs in its
-    occupied blocks are left out. `unmanaged_rows`: by site and machine, then by VM name.
+    """Build the entries of unmanaged VMs in the note (private data in state) of a rack or machine, {} for other
+    objects. VMs in its occupied blocks are left out. `unmanaged_rows`: by site and machine, then by VM name.
     """
     if key.type not in {RACK, MACHINE}:
         return {}  # no hardware
@@ -554,24 +553,26 @@ def _build_unmanaged_vms_note(
 
 
 def _merge_observed(attributes: Mapping[str, Any], item: ImportedSiteObject) -> dict[str, Any]:
-    """Return the attributes with observed values over them; all observed values if nothing is recorded."""
+    """Return the recorded attributes, overridden by observed values. Without recorded ones, return all observed."""
     if not attributes:
         return dict(item.attributes)
     merged: dict[str, Any] = {}
     for name in (*_REQUESTED_ATTRIBUTES.get(item.type, ()), *_OBSERVED_ATTRIBUTES.get(item.type, ())):
         recorded, observed = attributes.get(name), item.attributes[name]
         if name in _LABELED_MAPS and isinstance(recorded, Mapping):
-            recorded = select_members(recorded, observed)  # others were removed
+            recorded = select_members(recorded, observed)  # pools or nodes not observed were removed
             if name == "agent_pool":
                 observed = _remove_requested_hugepages(recorded, observed)
         merged[name] = _merge_value(recorded, observed)
     if item.type == MACHINE and attributes.get("cordoned"):
-        merged["cordoned"] = merged["cordon_status"] != UNCORDONED  # then it is to be cordoned again
+        merged["cordoned"] = merged["cordon_status"] != UNCORDONED  # if False, the plan cordons it again
     return {**attributes, **merged}
 
 
 def _remove_requested_hugepages(recorded: Mapping[str, Any], observed: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the observed pools without hugepages requested by their azure block, or in another notation ("8192Mi")."""
+    """Return the observed pools without the hugepages equal to those requested, so that they do not differ. They may be
+    requested in the azure block of the pool, or in another notation: "8192Mi" for "8Gi".
+    """
     pools = dict(observed)
     for label, pool in recorded.items():
         options = get_value_at_path(pool, "azure", "body", "properties", "agentOptions")
@@ -583,10 +584,9 @@ def _remove_requested_hugepages(recorded: Mapping[str, Any], observed: Mapping[s
 
 def _merge_value(recorded: Any, observed: Any) -> Any:
     """Return the observed value, or the recorded one (in state) if both mean the same. Objects are merged by member.
-
     Empty and absent values are equal, and so are lists of texts in another order. Members of an object that were not
-    observed stay as recorded. Example: recorded {"count": 2, "labels": None, "azure": 1} and observed
-    {"count": 3, "labels": {}} become {"count": 3, "labels": None, "azure": 1}.
+    observed stay as recorded. Example: recorded {"count": 2, "labels": None, "azure": 1} and observed {"count": 3,
+    "labels": {}} become {"count": 3, "labels": None, "azure": 1}.
     """
     if not recorded and not observed:
         return recorded  # both are empty or absent

@@ -45,10 +45,10 @@ class SiteWarningBuilder:
         unobserved: Mapping[tuple[str, str], Collection[str]],
         managed: AbstractSet[tuple[str, str]],
     ) -> None:
-        self.source = source
-        self.sites = sites
+        self.source = source  # its name in messages
+        self.sites = sites  # of the source, by name
         self.unobserved = unobserved  # ids of objects in state without a complete list, by site and type
-        self.managed = managed
+        self.managed = managed  # type and id of the objects in state
 
     def build_warnings(self) -> list[Problem]:
         """Build all warnings. A site without objects in state gets only those about unmanaged VMs."""
@@ -88,7 +88,7 @@ class SiteWarningBuilder:
         return warnings
 
     def _describe_missing_sites(self) -> Iterator[str]:
-        """Describe sites missing in the source."""
+        """Describe the sites of objects in state that the source does not contain."""
         counts: Counter[str] = Counter()
         for (site, _), ids in self.unobserved.items():
             if site not in self.sites:

@@ -129,9 +129,9 @@ class _SiteReplayer:
         )
 
     def _score_batch(self, vms: Sequence[ObservedVm]) -> None:
-        """Place the VMs of a batch. Those on a best machine of the placement rule are hits, others are misses.
-
-        Their order is unknown, so the next VM is one on a best machine. If there is none, the first VM is a miss.
+        """Place the VMs of a batch. Those on a best machine of the placement rule are hits, others are misses. Their
+        order is unknown, so the next VM is one on a best machine. If there is none, the first VM is a miss. `sure`
+        counts the hits for every NUMA split, `chance` the hits expected of random machines.
         """
         vms_by_machine = group_by(vms, lambda vm: vm.placement.machine)
         while vms_by_machine:
@@ -318,11 +318,9 @@ def _list_vms_in_creation_order(inventory: AzInventory) -> list[_TimedVm]:
 
 
 def _build_creation_batches(inventory: AzInventory, removed: Collection[str]) -> Iterator[VmCreationBatch]:
-    """Yield the VMs in creation order, in batches of one pool and creation time. A node without a time has the
-    time of its cluster.
-
-    The prediction of a batch is skipped for one of several reasons. The export is incomplete, the order is unknown, VMs
-    were deleted since (of the clusters `removed`), or the free capacity is uncertain.
+    """Yield the VMs in creation order, in batches of one pool and creation time. A node without a time has the time of
+    its cluster. The prediction of a batch is skipped for one of several reasons. The export is incomplete, the order is
+    unknown, VMs were deleted since (of the clusters `removed`), or the free capacity is uncertain.
     """
     timed = _list_vms_in_creation_order(inventory)
     uncertain_from, uncertain_to = _find_uncertain_capacity_period(inventory)
@@ -345,10 +343,9 @@ def _build_creation_batches(inventory: AzInventory, removed: Collection[str]) ->
 
 
 def _find_uncertain_capacity_period(inventory: AzInventory) -> tuple[str, str]:
-    """Find start and end of the period with unknown free capacity; ("", "") if there is none.
-
-    A node created on a later day than its pool may replace one on another machine. The period is from the creation of
-    the first such pool to that of the last such node.
+    """Find start and end of the period with unknown free capacity; ("", "") if there is none. A node created on a later
+    day than its pool may replace one on another machine. The period is from the creation of the first such pool to that
+    of the last such node.
     """
     spans = []  # times of creation of pool and node
     for cluster in inventory.clusters:

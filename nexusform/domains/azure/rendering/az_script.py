@@ -56,9 +56,8 @@ _DYNAMIC: Final = ("ipAllocationMethod", "Dynamic")
 
 
 def convert_to_cli_arguments(value: Any) -> Any:
-    """Convert a part of a request body to the form of arguments of the `az` command.
-
-    Members of `administratorConfiguration` move up to the object around it. SSH keys become a list of plain texts:
+    """Convert a part of a request body to the form of arguments of the `az` command. Members of
+    `administratorConfiguration` move up to the object around it. SSH keys become a list of plain texts:
     {"sshPublicKeys": [{"keyData": "ssh-rsa A"}]} becomes {"sshKeyValues": ["ssh-rsa A"]}. The attachment to the cloud
     services network loses the allocation method Dynamic.
     """

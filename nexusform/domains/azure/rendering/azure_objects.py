@@ -206,6 +206,7 @@ def collect_azure_objects(plan: Plan) -> PlannedAzureResources:
     return PlannedAzureResources(
         ordered=tuple(sorted(ordered, key=lambda item: position[item.address])),
         deleted=tuple(deleted),
+        # VNFs are created by their VNF manager, not by Azure.
         skipped=tuple(str(change.address) for change in changed if change.address.type == "tacker_vnf"),
         cordons=tuple(chain.from_iterable(map(_find_requested_cordons, changed))),
         machine_actions=tuple(_collect_machine_actions(plan)),
@@ -351,7 +352,7 @@ def _build_vm_change(vm: AzureResource, before: Mapping[str, Any], after: Mappin
 def _build_cluster_update(
     cluster: AzureResource, before: Mapping[str, Any], after: Mapping[str, Any], *, is_observed: bool
 ) -> Iterator[AzureResource]:
-    """Yield the update of a cluster itself, if any, then of its pools, removed ones last. `is_observed`: it exists."""
+    """Yield the updates of a cluster and then of its pools, removed ones last. `is_observed`: they exist in Azure."""
     changed: dict[str, Any] = {}
     if before.get("kubernetes_version") != after.get("kubernetes_version"):
         changed["kubernetesVersion"] = after.get("kubernetes_version")
@@ -361,7 +362,7 @@ def _build_cluster_update(
     updated = _build_block_update(updated, before, after)  # adds the changes of the azure block
     if updated.update_properties or updated.update_tags:
         yield updated
-    pool = replace(cluster, type=POOL, unknown_properties=())
+    pool = replace(cluster, type=POOL, unknown_properties=())  # each pool gets its own unknown properties below
     pools_before, pools_after = dict(list_pools(before)), dict(list_pools(after))  # arguments by name
     removed = omit_members(pools_before, pools_after)
     for name, arguments in {**pools_after, **removed}.items():
@@ -406,8 +407,7 @@ def _build_block_update(resource: AzureResource, before: Mapping[str, Any], afte
     """Return an update with the changed part of the azure block."""
     block_changes = diff_request_bodies(read_opaque_body(before), read_opaque_body(after))
     changed = {**get_mapping(block_changes, "properties"), **resource.update_properties}
-    # Tags are one value: tags not sent are removed.
-    has_changed_tags = _read_tags(before) != _read_tags(after)
+    has_changed_tags = _read_tags(before) != _read_tags(after)  # tags are one value: tags not sent are removed
     return replace(resource, update_properties=changed, update_tags=_read_tags(after) if has_changed_tags else {})
 
 

@@ -101,7 +101,8 @@ def _build_location_accuracy_section(checks: Sequence[ClusterLocationCheck]) -> 
         cells = (check.name, f"{count:,}", f"{check.rack_hits:,}", f"{on_machine:,}", f"{count - on_machine:,}")
         rows.append(Row(cells, is_finding=on_machine < count))
     columns = ("Cluster", "VMs", "Rack as predicted", "Machine as predicted", "Misses")
-    return Section("Clusters", table=Table(columns, tuple(rows), figures=frozenset({1, 2, 3, 4})))
+    right_aligned_columns = frozenset({1, 2, 3, 4})  # the numbers
+    return Section("Clusters", table=Table(columns, tuple(rows), figures=right_aligned_columns))
 
 
 def _build_wrong_locations_section(checks: Sequence[ClusterLocationCheck]) -> Section:
@@ -164,7 +165,8 @@ def _build_predictions_section(site: str, record: PredictionRecord) -> Section:
         if subject in _SUBJECTS:
             share = "sure" if percent >= _CERTAIN else f"{percent} % to below {percent + 10} %"
             rows.append(Row((_SUBJECTS[subject], share, f"{class_score.verified:,}", f"{class_score.correct:,}")))
-    table = Table(("Prediction", "Share", "Verified", "Correct"), tuple(rows), figures=frozenset({2, 3}))
+    right_aligned_columns = frozenset({2, 3})  # the numbers of predictions
+    table = Table(("Prediction", "Share", "Verified", "Correct"), tuple(rows), figures=right_aligned_columns)
     lines = (format_prediction_accuracy(score),) if score is not None else ()
     return Section(f"Predictions of applied plans on {site}", lines, table=table)
 
@@ -211,8 +213,7 @@ def build_reconciliation_document(result: ReconcileResult) -> dict[str, Any]:
         "warnings": list(result.warnings),
         "separation_rules": list(map(_RULE_FORM, result.rules)),
         "replays": list(map(_REPLAY_FORM, result.replays)),
-        # One row per certainty class (100: certain).
-        "predictions": [
+        "predictions": [  # one row per certainty class (100: certain)
             {"site": site, "prediction": subject, "share_class": number, **_PREDICTION_FORM(score)}
             for site, record in predictions.records.items()
             for (subject, number), score in sorted(record.items())
@@ -238,7 +239,7 @@ def build_inventory_report(origin: str, sites: Sequence[CapturedSite], findings:
 def _build_sections(site: CapturedSite) -> Iterator[Section]:
     """Build the sections of a site: counts and age, hardware, and, if any, machines closed to new VMs."""
     age = "of unknown age"
-    if site.exported_at:  # without a time of the export, that of its newest change
+    if site.exported_at:  # time of the export if `is_age_certain`, else of its newest change
         age = f"{'made' if site.is_age_certain else 'newest change'} {site.exported_at}"
     machines = f"{format_count(site.machines, 'machine')} ({site.compute:,} compute)"
     clusters, vms = format_count(site.clusters, "cluster"), format_count(site.vms, "VM")
@@ -250,9 +251,9 @@ def _build_sections(site: CapturedSite) -> Iterator[Section]:
     rows = tuple(
         Row((sku_id or "none", sku or "not in the catalogue", f"{count:,}")) for sku_id, sku, count in site.skus
     )
-    yield Section(
-        f"Hardware of {site.name}", table=Table(("machineSkuId", "Catalogue", "Machines"), rows, figures=frozenset({2}))
-    )
+    right_aligned_columns = frozenset({2})  # the numbers of machines
+    heads = ("machineSkuId", "Catalogue", "Machines")
+    yield Section(f"Hardware of {site.name}", table=Table(heads, rows, figures=right_aligned_columns))
     if site.closed:
         closed = tuple(Row(machine_and_reason, is_finding=True) for machine_and_reason in site.closed)
         table = Table(("Machine", "Reason"), closed)

@@ -155,8 +155,7 @@ def _collect_occupied_capacity(inventory: AzInventory, managed: frozenset[str]) 
             continue  # it uses no machine
         entries = by_machine.setdefault(vm.placement.machine, [])
         used_names = {entry["name"] for entry in entries}
-        # The names on a machine must differ: append the cluster, and then a number.
-        name = vm.name
+        name = vm.name  # the names on a machine must differ: append the cluster, and then a number
         if name in used_names and isinstance(vm, AzNode):
             name = f"{vm.name} ({vm.cluster})"
         number = 2

@@ -114,7 +114,9 @@ class _SiteComparison(Struct, frozen=True):
 def open_plan_prediction(
     location: CommandContext, inventory: str, path: str, read_changes: ReadChanges, scheduler: SchedulerSettings
 ) -> Iterator[PlanPredictionInput]:
-    """Yield the prediction of another tool's plan, valid inside the block. After an error it has only diagnostics."""
+    """Yield the project for predicting another tool's plan; its temporary directory exists inside the `with` block.
+    After an error there are only diagnostics.
+    """
     try:
         changes, problems = _read_external_plan_changes(path, read_changes, location.confinement)
         site = _read_inventory(location, inventory)
@@ -255,10 +257,9 @@ def _compare_sites(
 
 
 def _build_new_vm_addresses(new_names: Mapping[Reference, str]) -> dict[Reference, Address]:
-    """Build the addresses of new VMs without a cluster: `azapi_resource.NAME` becomes `nexus_virtual_machine.NAME`.
-
-    The samples (simulated draws of Azure) of such a VM depend on its name in the configuration. VMs in modules or with
-    keys are left out: they get addresses from their own names.
+    """Build the addresses of new VMs without a cluster: `azapi_resource.NAME` becomes `nexus_virtual_machine.NAME`. The
+    samples (simulated draws of Azure) of such a VM depend on its name in the configuration. VMs in modules or with keys
+    are left out: they get addresses from their own names.
     """
     addresses: dict[Reference, Address] = {}
     for (type_name, object_id), tool_name in new_names.items():
@@ -296,12 +297,11 @@ def _index_references_by_arm_id(sites: Sequence[AzSite]) -> dict[str, Reference]
 def _build_project(
     location: CommandContext, comparison: _SiteComparison, inventory: str
 ) -> tuple[Project | None, list[Diagnostic]]:
-    """Build the project: configuration after the changes, state before them in memory."""
+    """Build the project: configuration after the changes; state before them, as after an import, in memory."""
     Path(location.directory, _FIRST_FILE).touch()  # a configuration needs a file; the rendered ones are in memory
     configuration, problems = load_project_configuration(location, _render_configuration_files(comparison, inventory))
     if has_errors(problems):
         return None, problems
-    # The state is the one that an import of the objects before the changes writes.
     registries = build_registries()
     attributes = {
         address: normalize_imported_attributes(registries.resource_types[address.type].schema, item.attributes, item.id)
@@ -349,9 +349,7 @@ def _render_configuration_files(comparison: _SiteComparison, inventory: str) -> 
 
 
 def _compute_dependencies(comparison: _SiteComparison) -> dict[Address, list[Address]]:
-    """Return the dependencies of new objects and changed clusters: each depends on the one before. The first depends on
-    the changed VMs.
-    """
+    """Compute dependencies: each new object or changed cluster needs the one before, the first one all changed VMs."""
     changing = [  # existing objects with other values or references after the changes
         address
         for address, item in comparison.before.items()

@@ -175,9 +175,8 @@ def _warn_about_renamed_sites(
     state: State,
     provider: str,
 ) -> Iterator[Diagnostic]:
-    """Warn about imported machines with the rack and name of an unlisted machine in state at another site.
-
-    They may be of a site with a new name. With the same provider it is certainly the same machine.
+    """Warn about imported machines with the rack and name of an unlisted machine in state at another site. They may be
+    of a site with a new name. With the same provider it is certainly the same machine.
     """
     listed_ids = {item.id for item in objects if item.type == _MACHINE}
     unlisted: dict[str, list[_UnlistedMachine]] = {}  # by RACK/NAME
@@ -225,9 +224,8 @@ def _index_addresses_by_identity(state: State) -> dict[Reference, Address]:
 def assign_import_addresses(
     objects: Iterable[ImportedSiteObject], existing: Mapping[Reference, Address], state: State
 ) -> dict[Reference, Address]:
-    """Assign an address to each object, by its type and id: the one in `existing`, else a new one from its name.
-
-    If objects of its type share the name, the new one is from its id, starting with the site.
+    """Assign an address to each object, by its type and id: the one in `existing`, else a new one from its name. If
+    objects of its type share the name, the new one is from its id, starting with the site.
     """
     object_list = list(objects)
     label_counts = Counter((item.type, _build_address_label(item.attributes["name"])) for item in object_list)
@@ -315,7 +313,7 @@ def import_site(
 
 
 def _format_site_counts(site: ImportedSite) -> str:
-    """Format the counts of racks, machines and clusters, and of VMs: imported, without machine, only used capacity."""
+    """Format the counts of racks, machines, clusters, and VMs: imported, without a machine, or only used capacity."""
     types = [item.type for item in site.objects]
     parts = [
         format_count(types.count("nexus_rack"), "rack"),

@@ -64,7 +64,8 @@ def reconcile_site(
     location: CommandContext, directory: str, locking: LockOptions, notices: RunCallbacks, *, replays: bool
 ) -> ReconcileResult:
     """Compare state with a site, check the separation rules on observed VMs, and write the observations to state.
-    After an error the result has only diagnostics.
+    After an error the result has only diagnostics. `replays`: also place all VMs again in creation order, to score the
+    placement rule.
     """
     try:
         observed = _read_sites_and_build_provider(location, directory)
@@ -130,6 +131,7 @@ class _Reconciler:
     """Reconciliation of one run."""
 
     def __init__(self, run: Run, sites: Sequence[AzSite], provider: ObservedSites) -> None:
+        """Prepare the comparison of a run's state with observed sites, under the site names of the state."""
         self.run = run
         self.state = run.stored.state
         self.recorded_objects = dict(self.state.list_current_objects())
@@ -140,7 +142,7 @@ class _Reconciler:
         self.types = run.project.registries.resource_types
 
     def reconcile_state(self, *, with_replays: bool) -> ReconcileResult:
-        """Compare state with observed objects, and write it if changed. A failed read returns a diagnostic alone."""
+        """Compare state with observed objects; write it if changed. `with_replays`: place all VMs again to compare."""
         try:
             observed, absent, uncaptured = self._read_observed_vm_objects()
             unfinished = tuple(self._find_unfinished_changes())
@@ -149,7 +151,7 @@ class _Reconciler:
         checks = tuple(self._compare_recorded_vm_locations(observed, uncaptured))
         replays_run = tuple(self._run_replays(checks)) if with_replays else ()
         rules, problems = self._check_separation_rules(observed)
-        prediction_results = verify_object_predictions(observed, self.types, new={})
+        prediction_results = verify_object_predictions(observed, self.types, new={})  # only recorded predictions
         new_state = self._build_new_state(observed, replays_run, prediction_results)
         if new_state is not self.state and not problems:
             content, preserved_lines = state_codec.encode_state(new_state), self.run.stored.list_preserved_lines()
@@ -241,7 +243,7 @@ class _Reconciler:
     def _compare_recorded_vm_locations(
         self, observed: Mapping[Address, ObjectState], uncaptured: Sequence[Address]
     ) -> Iterator[ClusterLocationCheck]:
-        """Compare observed and recorded locations of the VMs of every object; one absent on the site has no VMs."""
+        """Compare observed and recorded locations of the VMs of every object. An object absent on the site has none."""
         observed_machines: dict[tuple[str, str], AzMachine] = {}  # by site and name
         for site in self.sites:
             observed_machines |= {(site.name, machine.name): machine for machine in site.inventory.machines}

@@ -125,6 +125,7 @@ class FleetCheck:
     """Running hub with its members, and the results so far. `manifests` are the placements by name."""
 
     def __init__(self, running: LoopbackPrograms, version: str, manifests: Mapping[str, Body]) -> None:
+        """Prepare a check with running programs, without members yet. `manifests`: exported placements by name."""
         self.checked = 0
         self.differences: list[DecisionDifference] = []
         self.cases: list[Body] = []

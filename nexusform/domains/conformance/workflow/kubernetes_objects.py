@@ -100,10 +100,9 @@ def build_default_service(spec: PodSpec) -> Body | None:
 
 
 def _build_containers(spec: PodSpec) -> list[Body]:
-    """Build the containers of a pod; the first one has all of its requests. Raises UnsupportedPodError.
-
-    kube-scheduler scores each container without a request with a default amount, so others are added until the requests
-    scored are those of the pod.
+    """Build the containers of a pod; the first one has all of its requests. Raises UnsupportedPodError. kube-scheduler
+    scores each container without a request with a default amount, so others are added until the requests scored are
+    those of the pod.
     """
     # Numbers of containers without a request for CPU and for memory. A rest cannot be expressed.
     without_cpu, cpu_rest = divmod(spec.scored_requests.cpu - spec.requests.cpu, _CPU_DEFAULT)

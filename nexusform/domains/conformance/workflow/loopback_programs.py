@@ -42,8 +42,8 @@ class LoopbackPrograms:
     def __init__(self, programs: Path, directory: Path) -> None:
         self._programs = programs
         self._directory = directory
-        self._processes: dict[str, subprocess.Popen[bytes]] = {}
-        self._client: ApiClient | None = None
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}  # by name of the program
+        self._client: ApiClient | None = None  # of the API server, once it is started
         self.kubeconfig = directory / "kubeconfig"
 
     def start_api_server(self, *flags: str) -> None:

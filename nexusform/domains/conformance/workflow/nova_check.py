@@ -137,7 +137,7 @@ class _NovaSiteReplay:
     def build_case(self, request: _NovaDriverRequest, hosts: list[str], version: str) -> Body:
         """Build the case of `nexusform conformance` for a decision of Nova among its equally good `hosts`."""
         servers, group = dict(request.servers), request.body["group"]
-        for host in group["members"] if group else ():  # make the newest server there without a group a member
+        for host in group["members"] if group else ():  # hosts of members: mark the newest server on each
             members = [name for name, server in servers.items() if server["host"] == host and "group" not in server]
             if members:
                 servers[members[-1]] = {**servers[members[-1]], "group": group["name"]}

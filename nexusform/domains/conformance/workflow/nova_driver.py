@@ -46,6 +46,7 @@ class OpenstackPlacementService:
     """Placement on a SQLite database in memory, called through its WSGI application."""
 
     def __init__(self) -> None:
+        """Start Placement in this process, with an empty database in memory."""
         settings = cfg.ConfigOpts()
         placement_conf.register_opts(settings)
         settings.set_override("connection", "sqlite://", group="placement_database")
@@ -70,7 +71,7 @@ class OpenstackPlacementService:
         return answer
 
     def insert(self, model: Any, rows: list[dict[str, Any]]) -> None:
-        """Insert rows into a table of Placement. Its calls for the same would take most of the time."""
+        """Insert rows into a table of Placement. Requests to its API for the same would take most of the time."""
         if rows:
             with db_api.get_placement_engine().begin() as connection:
                 connection.execute(model.__table__.insert(), rows)

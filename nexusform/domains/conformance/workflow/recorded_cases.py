@@ -133,7 +133,7 @@ def predict_decision(case: ConformanceCase) -> Any:
 
 
 def build_program_answer(command: str) -> Answer:
-    """Return the answers of a program: two texts on its stdin, a decision on its stdout. Raises ValueError."""
+    """Return a function to get answers of a program: JSON on stdin, the decision on stdout. Raises ValueError."""
     words = shlex.split(command)
     if not words:
         raise ValueError("no program")

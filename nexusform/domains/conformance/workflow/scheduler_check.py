@@ -94,6 +94,7 @@ class KubeSchedulerCheck:
     """Situation in the API server, and the results so far. `pods` are the running ones by spec and node."""
 
     def __init__(self, running: LoopbackPrograms, version: str, ends_at: float) -> None:
+        """Prepare a check with running programs, without a cluster yet. It ends at `ends_at` (time.monotonic)."""
         self.checked: set[tuple[int, PodKey]] = set()  # number of the prediction, and pod
         self.differences: list[DecisionDifference] = []
         self.cases: list[Body] = []  # one per difference, to repeat it
@@ -105,7 +106,7 @@ class KubeSchedulerCheck:
         self._nodes: list[Body] = []
         self._pods: dict[tuple[PodSpec, str], list[str]] = {}  # names of running pods by spec and node
         self._namespaces: set[str] = set()
-        self._service: Body | None = None  # behind the default spreading of the last pod
+        self._service: Body | None = None  # the current Service, for the default spreading of the last pod
         self._prediction_number = 0  # of the prediction being checked, from 1
 
     def check_prediction(self, inputs: PredictionInput, pods: dict[PodKey, tuple[str, PodOutcome]]) -> None:
@@ -263,7 +264,9 @@ class KubeSchedulerCheck:
         def is_decided() -> bool:
             pod = self._running.call("GET", path)
             node = pod.get("spec", {}).get("nodeName", "")
-            if node or any(map(_is_unschedulable, pod.get("status", {}).get("conditions", ()))):
+            conditions = pod.get("status", {}).get("conditions", ())
+            reasons = [(condition.get("type"), condition.get("reason")) for condition in conditions]
+            if node or ("PodScheduled", "Unschedulable") in reasons:
                 answers.append(node)  # "": unschedulable
             return bool(answers)
 
@@ -286,7 +289,3 @@ class KubeSchedulerCheck:
             "decision": {"node": answers[-1] or None},
             "equivalent": [{"node": name or None} for name in sorted({*answers} - {answers[-1]})],
         }
-
-
-def _is_unschedulable(condition: dict[str, Any]) -> bool:
-    return (condition.get("type"), condition.get("reason")) == ("PodScheduled", "Unschedulable")

@@ -51,6 +51,7 @@ class AzureBackend(LineJournalBackend):
         workspace: str = DEFAULT_WORKSPACE,
         max_bytes: int = registry.MAXIMUM_SIZE,
     ) -> None:
+        """Prepare access to the blob `key` (with a suffix for other workspaces). `snapshots`: keep old versions."""
         check_name(workspace)
         self._max_bytes = max_bytes
         self._container = container
@@ -81,8 +82,7 @@ class AzureBackend(LineJournalBackend):
             if current is not None and self._snapshots:
                 lease_argument = {} if self._lease_state is None else {"lease": self._lease_state.lease_id}
                 self._blob.create_snapshot(**lease_argument)
-            # Write under the lease, or only over the version read before.
-            if self._lease_state is not None:
+            if self._lease_state is not None:  # write under the lease, or only over the version read before
                 metadata = self._blob.get_blob_properties().metadata  # with the holder of the lock; uploads replace it
                 lease_id = self._lease_state.lease_id
                 self._blob.upload_blob(document, overwrite=True, metadata=metadata, lease=lease_id)
@@ -93,7 +93,7 @@ class AzureBackend(LineJournalBackend):
                 self._blob.upload_blob(document, overwrite=False)
 
     def write_merged_state(self, document: bytes, keep: Sequence[bytes] = ()) -> None:
-        """Write the document, then empty the journal but for `keep`. Readers skip lines before the document's mark."""
+        """Write the document, then empty the journal but for `keep`. Readers skip lines before a mark added first."""
         with self._convert_errors("write to the journal"):
             if keep or self._journal.has_lines():
                 self._journal.add_lines([journal_lines.build_compaction_mark(document), *keep])
@@ -287,11 +287,12 @@ class _BlobJournal:
     def __init__(
         self, container: ContainerClient, prefix: str, check_lease: Callable[[], None], max_bytes: int
     ) -> None:
+        """Prepare access to blobs with the `prefix` in their names. `check_lease` raises BackendProblem without it."""
         self._max_bytes = max_bytes
         self._container = container
         self._prefix = prefix
         self._check_lease = check_lease
-        self._batch_writer = LineBatcher(self._write_lines)
+        self._batch_writer = LineBatcher(self._write_lines)  # joins concurrent appends
         self._blob: BlobClient | None = None  # the open one, for appends
         self._number = 0  # in the name of this blob
         self._position = 0  # its size
@@ -454,8 +455,7 @@ def open_azurerm(settings: Mapping[str, Any], max_bytes: int = registry.MAXIMUM_
         endpoint,
         settings["container_name"],
         credential=create_blob_credential(settings, account),
-        # The SDK's default retry delays (15 s and more) exceed the lease time.
-        retry_total=3,
+        retry_total=3,  # default retry delays of the SDK (15 s and more) exceed the lease time
         initial_backoff=1,
         increment_base=2,
         connection_timeout=10,

@@ -1,9 +1,8 @@
-"""State behind Terraform's HTTP protocol: GitLab's state store and every server written for Terraform. GET
-and POST transfer the document, LOCK and UNLOCK have the holder's information as the body; every method is
-configurable (GitLab: POST and DELETE at `.../lock`). The protocol has neither a journal nor expiring locks.
-So the journal is stored locally, and the state is sent at most every 20 s during an apply: changes since the
-last document are lost with the machine. The lock of a dead run must be broken manually. `{workspace}` in the
-address is replaced by the workspace's name; without it only the default workspace exists.
+"""State behind Terraform's HTTP protocol: GitLab's state store and other servers for Terraform. GET and POST transfer
+the document, LOCK and UNLOCK have the holder as the body; methods are configurable (GitLab: POST and DELETE at
+`.../lock`). The protocol has neither a journal nor expiring locks. So the journal is stored locally, and the state is
+sent at most every 20 s during an apply: changes since the last document are lost with the machine. A dead run's lock
+must be broken manually. `{workspace}` in the address is the workspace's name; without it only `default` exists.
 """
 
 from __future__ import annotations
@@ -80,9 +79,9 @@ class HttpBackend:
         digest = hashlib.sha256(self._workspace_service.address.encode()).hexdigest()[:16]
         self._journal_path = Path(journal_directory) / f"http-{digest}.journal"
         self._journal = JournalFile(self._journal_path, service.max_bytes)
-        self._lock_id = ""
-        self._checked_at = 0.0  # of the last check of the lock
-        self._sent_at = time.monotonic()  # of the last checkpoint, or this start
+        self._lock_id = ""  # not locked
+        self._checked_at = 0.0  # time of the last check of the lock
+        self._sent_at = time.monotonic()  # time of the last checkpoint, or of this start
 
     def describe(self) -> str:
         """Return the address, without credentials."""
@@ -128,14 +127,14 @@ class HttpBackend:
         return self._journal.list_pending(self.read)
 
     def write_merged_state(self, document: bytes, keep: Sequence[bytes] = ()) -> None:
-        """Send the document and empty the journal; a crash in between duplicates no record."""
+        """Send the document, then empty the journal but for `keep`; a crash in between duplicates no record."""
         self._journal.mark_compacted(document, keep)
         self.write(document)
         if not keep:
             self._journal.remove()
 
     def needs_checkpoint(self) -> bool:
-        """Return whether the server's document should be updated."""
+        """Return whether the server's document is old, so that it should be updated during an apply."""
         return time.monotonic() - self._sent_at >= _CHECKPOINT_SECONDS
 
     def write_checkpoint(self, document: bytes, records: Sequence[bytes]) -> None:

@@ -68,8 +68,8 @@ class PostgresBackend:
         check_name(workspace)
         self._database = database
         self._workspace = workspace
-        self._lock_state: _HeldLock | None = None
-        self._batch_writer = LineBatcher(self._write_lines)
+        self._lock_state: _HeldLock | None = None  # not locked
+        self._batch_writer = LineBatcher(self._write_lines)  # joins concurrent appends
 
     def describe(self) -> str:
         """Return server, database, schema and workspace, without credentials."""
@@ -108,7 +108,7 @@ class PostgresBackend:
         return journal_lines.split_journal([lines or b""])
 
     def write_merged_state(self, document: bytes, keep: Sequence[bytes] = ()) -> None:
-        """Write the document and empty the journal in one transaction."""
+        """Write the document and empty the journal but for the lines to `keep`, in one transaction."""
         with self._begin_fenced_transaction("write the state") as (connection, row):
             self._replace_document(connection, row, document)
             connection.execute(self._database.format_sql("DELETE FROM {schema}.journal WHERE workspace = %s"), (row,))
@@ -342,12 +342,12 @@ class _HeldLock(Struct):
 class _Database:
     """Location of the tables, and their connections."""
 
-    def __init__(self, connection_string: str, schema: str, *, create: bool, max_bytes: int) -> None:
+    def __init__(self, connection_string: str, schema: str, *, creates_tables: bool, max_bytes: int) -> None:
         from psycopg.conninfo import conninfo_to_dict
 
         self._connection_string = connection_string
         self._schema = schema
-        self._create = create
+        self._creates_tables = creates_tables
         self.max_bytes = max_bytes  # bytes of a document or a journal that is read
         parts = conninfo_to_dict(connection_string)
         host, name = parts.get("host") or "localhost", get_text(parts, "dbname")
@@ -385,13 +385,13 @@ class _Database:
         if connection.info.server_version < _MIN_SERVER_VERSION * 10_000:  # 160002 is version 16.2
             connection.close()
             raise BackendProblem(f"{self.location}: PostgreSQL {_MIN_SERVER_VERSION} or newer is needed.")
-        if self._create:  # the tables may not exist yet
+        if self._creates_tables:  # they may not exist yet
             with connection.transaction():
                 # Concurrent creation of the same tables would fail, so it is serialized.
                 connection.execute("SELECT pg_advisory_xact_lock(%s, 0)", (self.lock_space,))
                 connection.execute(self.format_sql("CREATE SCHEMA IF NOT EXISTS {schema}"))
                 connection.execute(self.format_sql(_TABLES))
-            self._create = False
+            self._creates_tables = False
         connection.execute(f"SET statement_timeout = '{read_deadline():.0f}s'")
         if idle_seconds:
             connection.execute(f"SET idle_session_timeout = '{idle_seconds}s'")
@@ -443,8 +443,8 @@ def open_postgres(settings: Mapping[str, Any], max_bytes: int = registry.MAXIMUM
     connection_string = settings.get("conn_str") or read_variable("PG_CONN_STR")
     schema = settings.get("schema_name") or "nexusform"
     try:
-        create = not settings.get("skip_table_creation")
-        database = _Database(connection_string, schema, create=create, max_bytes=max_bytes)
+        creates_tables = not settings.get("skip_table_creation")
+        database = _Database(connection_string, schema, creates_tables=creates_tables, max_bytes=max_bytes)
     except psycopg.ProgrammingError:  # its message has parts of the string, possibly a password
         raise BackendProblem(
             "The setting conn_str (or PG_CONN_STR) is not a connection string. It is not shown because it "

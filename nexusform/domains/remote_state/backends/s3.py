@@ -49,6 +49,7 @@ class S3Backend(LineJournalBackend):
         workspace: str = DEFAULT_WORKSPACE,
         max_bytes: int = registry.MAXIMUM_SIZE,
     ) -> None:
+        """Prepare the access to the object `key`, or for another than the default workspace PREFIX/WORKSPACE/KEY."""
         check_name(workspace)
         self._client = client
         self._bucket = bucket
@@ -83,7 +84,7 @@ class S3Backend(LineJournalBackend):
         self.check_lease()
 
     def write_merged_state(self, document: bytes, keep: Sequence[bytes] = ()) -> None:
-        """Write the document, then empty the journal but for `keep`. Readers skip lines before the document's mark."""
+        """Write the document, then empty the journal but for `keep`. Readers skip lines before a mark added first."""
         with self._convert_errors("write to the journal"):
             has_lines = bool(keep) or self._journal.has_lines()
             if has_lines:
@@ -197,7 +198,7 @@ class S3Backend(LineJournalBackend):
             return _strip_added_line_ends(_read_content(answer, ReadByteLimit(self._objects.max_bytes))) or b""
 
     def _read_lock(self) -> _StoredLock | None:
-        """Read the lock object with its age, None without one. It may be expired."""
+        """Read the lock object with its age, None without one. The lock may be expired."""
         answer = self._objects.get_response(self._lock_key)
         if answer is None:
             return None
@@ -367,7 +368,7 @@ class _BucketJournal:
         self._objects = objects
         self._prefix = prefix
         self._check_lease = check_lease
-        self._batch_writer = LineBatcher(self._write_lines)
+        self._batch_writer = LineBatcher(self._write_lines)  # joins concurrent appends
         self._last_written: int | None = None  # the number written last; None: not looked up yet
 
     def add_lines(self, lines: Sequence[bytes]) -> None:

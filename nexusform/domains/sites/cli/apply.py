@@ -83,7 +83,7 @@ def apply(arguments: ApplyArguments) -> int:
     """
     screen = arguments.view.create_screen()
     reports = parse_reports(arguments.report, FORMATS.keys())
-    if parse_verification(arguments.verify).replan:
+    if parse_verification(arguments.verify).replan:  # a flag of plans of one site; here it is always so
         raise click.UsageError("-verify=replan: every wave plans its sites again.")
     is_stdout_for_data = arguments.as_json or has_stdout_report(reports)  # diagnostics go to stderr
     arguments.engine.check_usable(screen)
@@ -218,8 +218,10 @@ def _build_observer(
 
     def approve_wave(wave: Wave, count: int) -> bool:
         """Approve the wave named by -wave; ask the user about others, if a terminal allows it."""
-        if arguments.wave == wave.name or not can_ask:
-            return arguments.wave == wave.name
+        if arguments.wave == wave.name:
+            return True
+        if not can_ask:
+            return False
         question = f'Do you want to apply the wave "{wave.name}" ({format_count(count, "site")})?'
         return screen.prompt_user(question, "  Only 'yes' will be accepted to approve.") == "yes"
 

@@ -140,7 +140,7 @@ def _replace_older_plan_file(arguments: PlanArguments) -> list[Diagnostic]:
 
 
 def _load_signer(arguments: PlanArguments) -> tuple[Signer | None, list[Diagnostic]]:
-    """Return the signer of -sign, and problems. It is None without -sign, or if it cannot be used."""
+    """Return the signer of -sign (None without -sign, or if it cannot be used), and problems."""
     if not arguments.sign:
         return None, []
     confinement = create_context().confinement
@@ -149,7 +149,7 @@ def _load_signer(arguments: PlanArguments) -> tuple[Signer | None, list[Diagnost
 
 
 def write_plan_reports(plan: FleetPlan, reports: Iterable[ReportFlag], *, as_json: bool) -> None:
-    """Write the reports of a plan, and its JSON document to stdout if requested."""
+    """Write the reports of a plan, and with `as_json` its JSON document to stdout."""
     for report in reports:
         write_report(FORMATS[report.format](plan), report)
     if as_json:
@@ -195,7 +195,7 @@ def _plan_sites_on_engine(
 
 
 def _print_next_steps(result: FleetPlanningResult, screen: Screen, out: str) -> None:
-    """Print the plan's file and the next command, or the way to save a plan with changes, and the approved digest."""
+    """Print the plan's file and the next command, or else how to save a plan with changes. Then print its digest."""
     if out and not has_errors(result.diagnostics):
         screen.print_text(f"Saved the plan to: {out}   (nexusform sites apply {out})")
     elif result.plan.select_by_status(SiteStatus.PLANNED) and not out:

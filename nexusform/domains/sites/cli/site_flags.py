@@ -80,7 +80,9 @@ class SiteTargetFlags(Struct, frozen=True, kw_only=True):
     engine: TaskEngineFlags = declare_flag_group(TaskEngineFlags)
 
     def select(self, screen: Screen, *, with_undeclared: bool = False, is_aside: bool = False) -> SelectedSites:
-        """Open the fleet and select its sites; end the command with diagnostics if flag or definition are invalid."""
+        """Open the fleet and select its sites. End the command with diagnostics for an invalid flag or definition.
+        `with_undeclared`: also find sites no longer declared. `is_aside`: print diagnostics to stderr, not to stdout.
+        """
         self.engine.check_usable(screen)
         opened = open_fleet(create_context(), allowed_sources=self.sources.allow_source)
         screen.print_diagnostics(opened.diagnostics, opened.sources, is_aside=is_aside)

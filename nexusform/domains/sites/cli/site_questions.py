@@ -73,10 +73,11 @@ def _run_question_on_sites(
 ) -> int:
     """Run a question on all sites and print the answer."""
     screen = view.create_screen()
-    sites = targets.select(screen, is_aside=True)
+    sites = targets.select(screen, is_aside=True)  # diagnostics on stderr: stdout is for the answer
     with targets.engine.open_engine(screen) as engine, handle_interrupts(screen.print_error) as interrupts:
         results = run_fleet_question(sites.fleet, sites.names, engine, question, interrupts.is_stopping)
     report = build_question_report(question.kind, results)
     document = build_question_document(question.kind, results)
-    code = write_answer(Answer(question.kind.value, FILE_NAME, report, document), flags, screen)
+    answer = Answer(question.kind.value, FILE_NAME, report, document)  # about all sites of this file
+    code = write_answer(answer, flags, screen)
     return 1 if select_failed_results(results) else code

@@ -125,7 +125,7 @@ def _confirm_unlock(host: str, count: int, screen: Screen) -> bool:
 
 def _print_released_locks(results: list[SiteResult], host: str, screen: Screen) -> int:
     """Print the released and the remaining locks; return 1 if some remain or cannot be read, else 0."""
-    released = select_results(results, SiteStatus.APPLIED)
+    released = select_results(results, SiteStatus.APPLIED)  # a release counts as applied, a kept lock as skipped
     screen.print_text(f"Released {format_count(len(released), 'lock')} of {host}.")
     remaining = ""
     for result in select_results(results, SiteStatus.SKIPPED):

@@ -99,6 +99,7 @@ class DaskTaskEngine:
     """Engine on the workers of a scheduler; workers may join and leave."""
 
     def __init__(self, engine_name: str, environment: Mapping[str, str]) -> None:
+        """Connect to the scheduler `dask://HOST[:PORT]`; TLS files are in `environment`. Raises TaskEngineError."""
         library = load_cluster_library(engine_name)
         address, is_secure = _parse_address(engine_name)
         security = library.Security(**_read_certificates(environment, address)) if is_secure else None
@@ -142,7 +143,7 @@ class DaskTaskEngine:
         while pending or running:
             try:
                 while pending and not is_stopping():
-                    # No apply waits on the cluster for a thread: after a failure, it must not start.
+                    # An apply is sent only to a free thread: in the cluster's queue, it would start after a failure.
                     is_apply = pending[-1].kind is SiteTaskKind.APPLY
                     limit = self._count_threads() if is_apply else self.parallelism
                     if len(running) >= min(max_running(), limit):
@@ -225,7 +226,7 @@ class DaskTaskEngine:
         return last_progress
 
     def _send_heartbeat(self, task: Task) -> None:
-        """Send a heartbeat to all workers, so that they keep the locks."""
+        """Send a heartbeat to all workers, so that they keep the locks; skip it if the last one is recent."""
         if monotonic() - self._last_heartbeat < _HEARTBEAT_SECONDS:
             return
         self._last_heartbeat = monotonic()

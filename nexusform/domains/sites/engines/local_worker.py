@@ -21,7 +21,7 @@ LENGTH: Final = struct.Struct("<I")  # before each message
 
 
 def send_message(stream: IO[bytes], message: bytes) -> None:
-    """Send one message."""
+    """Send one message, after its length."""
     stream.write(LENGTH.pack(len(message)) + message)
     stream.flush()
 

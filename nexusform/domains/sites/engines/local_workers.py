@@ -80,8 +80,7 @@ class LocalTaskEngine:
             has_pending = bool(batch.pending) or any(batch.assigned.values())
             if not busy and (not has_pending or is_stopping()):
                 return [*batch.pending, *chain.from_iterable(batch.assigned.values())]
-            # Receive the available results, or wait a moment for one.
-            with selectors.DefaultSelector() as selector:
+            with selectors.DefaultSelector() as selector:  # receive the available results, or wait a moment for one
                 for number, task in busy:
                     selector.register(self._processes[number].results, selectors.EVENT_READ, (number, task))
                 ready = [key.data for key, _ in selector.select(0.2)]

@@ -54,9 +54,7 @@ def list_site_losses(result: SiteResult) -> tuple[str, ...]:
 
 
 def build_disruption_clauses(sites: Iterable[PlannedSite]) -> list[str]:
-    """Build a clause per effect of a loss (LOSS_EFFECTS) over all sites: `4 VMs are removed on 2 sites`. Other effects
-    are no loss and have none.
-    """
+    """Build a clause for each effect of a loss (LOSS_EFFECTS) over all sites: `4 VMs are removed on 2 sites`."""
     totals: Counter[tuple[str, Effect, str]] = Counter()  # objects by kind, effect and state
     site_counts: Counter[Effect] = Counter()
     for site in sites:

@@ -29,8 +29,7 @@ _UNLIMITED: Final = 1_000_000
 def render_fleet_plan_page(plan: FleetPlan) -> str:
     """Render the page of a plan: a map of the sites by wave, its legend, and the summary."""
     report = build_fleet_summary(plan, _UNLIMITED)
-    # Render a map for each wave: sites by the label region, then by name.
-    maps: list[Markup] = []
+    maps: list[Markup] = []  # one for each wave: sites by the label region, then by name
     for wave in plan.waves:
         sites = sorted(
             plan.select_wave(wave.name),

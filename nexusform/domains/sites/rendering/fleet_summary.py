@@ -92,7 +92,8 @@ def build_fleet_summary(plan: FleetPlan, max_rows: int = _MAX_DIFFERENCES) -> Re
             sum(result.removed for result in results),
         ]
         rows.append(Row((wave.name, *(f"{count:,}" for count in counts))))
-    table = Table(heads, tuple(rows), figures=frozenset(range(1, len(heads))))
+    right_aligned_columns = frozenset(range(1, len(heads)))  # all but the wave
+    table = Table(heads, tuple(rows), figures=right_aligned_columns)
     rejected_title = f"{format_count(len(rejected), 'site')} {select_word_form(len(rejected), 'is', 'are')} rejected"
     sections = [
         *_build_blocked_section(plan),
@@ -122,8 +123,7 @@ def build_verdict(plan: FleetPlan, groups: Sequence[SitesWithEqualChanges]) -> s
     if rejected:
         reason, sites = group_by_reason(rejected)[0]  # the most frequent reason
         suffix = "" if len(sites) == len(rejected) else ", and others"
-        # A reason is `SUMMARY: DETAIL` or `FILE:LINE: SUMMARY: DETAIL`.
-        parts = reason.split(": ", 2)
+        parts = reason.split(": ", 2)  # of SUMMARY: DETAIL, or FILE:LINE: SUMMARY: DETAIL
         summary = parts[1] if len(parts) > 1 and re.search(r":\d+$", parts[0]) else parts[0]
         clauses.append(f"{len(rejected):,} rejected: {summary.rstrip('.')}{suffix}")
     losing_count = sum(bool(site.result.redundancy_lost) for site in plan.sites)
@@ -224,7 +224,6 @@ def _render_site_tree(sites: Sequence[PlannedSite], dependencies: dict[str, froz
     """Draw the sites below their dependencies. Sites with equal dependencies and dependents share a node.
 
     If lon1 and lon2 read the state of hub, and ldn reads theirs, the lines are:
-
         ╙── hub
             └─╼ lon1, lon2
                 └─╼ ldn

@@ -64,7 +64,7 @@ def build_status_report(plan: FleetPlan, now: datetime, certainty: Sequence[Site
 
 
 def build_apply_report(plan: FleetPlan, *, is_stopped: bool) -> Report:
-    """Build the report of an apply: counts, failures with reasons, and waves."""
+    """Build the report of an apply: counts, failures with reasons, and waves. A stopped wave makes it a finding."""
     failed = plan.select_by_status(SiteStatus.REJECTED, SiteStatus.FAILED)
     failed_title = f"{format_count(len(failed), 'site')} {select_word_form(len(failed), 'was', 'were')} not applied"
     sections = build_reason_sections(failed_title, failed, max_rows=len(failed))
@@ -84,7 +84,8 @@ def _build_wave_section(plan: FleetPlan, waves: Iterable[Wave], status_texts: Ma
         statuses = [site.result.status for site in plan.select_wave(wave.name)]
         counts = [len(statuses), *map(statuses.count, status_texts)]
         rows.append(Row((wave.name, *(f"{count:,}" for count in counts))))
-    return Section("Waves", table=Table(heads, tuple(rows), figures=frozenset(range(1, len(heads)))))
+    right_aligned_columns = frozenset(range(1, len(heads)))  # all but the wave
+    return Section("Waves", table=Table(heads, tuple(rows), figures=right_aligned_columns))
 
 
 def _format_status_counts(plan: FleetPlan, status_texts: Mapping[SiteStatus, str]) -> list[str]:

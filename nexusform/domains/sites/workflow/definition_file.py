@@ -363,7 +363,7 @@ def _read_sites(block: Block, reading: _FileReading) -> Iterator[SiteEntry]:
     if "for_each" not in expressions:
         reading.problems.append(build_missing_argument_error("for_each", block.header_span))
         return
-    reading.repeated_blocks.append(prepared)
+    reading.repeated_blocks.append(prepared)  # for the states of undeclared sites
     rows, data_files = _evaluate_for_each_with_files(expressions["for_each"], reading)
     for key, value in rows:
         names = reading.names.copy_with_names(each=build_object({"key": build_string(key), "value": value}))

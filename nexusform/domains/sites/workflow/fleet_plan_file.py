@@ -88,7 +88,7 @@ def build_failed_plan(problems: Sequence[Diagnostic]) -> FleetPlan:
 
 
 def _build_members(plan: FleetPlan, spool: Path, max_bytes: int, signer: Signer | None) -> Iterator[tuple[str, bytes]]:
-    """Build the parts of the file one after another, so that only one site's plan is in memory."""
+    """Build the parts of the file one after another: only one site's plan, read from `spool`, is in memory."""
     manifest = _PlanFileManifest(_FORMAT, _KIND, _VERSION, nexusform.__version__, plan)
     content = msgspec.json.format(msgspec.json.encode(manifest), indent=1)
     digests = {_MANIFEST: plan_file.compute_digest(content)}
@@ -115,7 +115,7 @@ class _PlanFileContent(Struct, frozen=True):
 def sign_fleet_plan(
     path: str, key_file: str, location: CommandContext, *, is_unconfined_accepted: bool = False
 ) -> list[Diagnostic]:
-    """Sign the plan of sites in a file, in place of earlier signatures; return the problems, or []."""
+    """Sign the plan in a file, in place of earlier signatures; return problems. An unconfined one must be accepted."""
     signer, problems = create_signer(key_file, location.confinement)
     if signer is None:
         return problems

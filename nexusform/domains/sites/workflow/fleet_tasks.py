@@ -70,7 +70,7 @@ def open_fleet(
     allowed_sources: Sequence[str] = (),
 ) -> OpenedFleet:
     """Read nexusform.sites.hcl of the current directory, and build the context of its tasks. `now` is the current time
-    of plans, "" for the present. Sources may also be below the directories `allowed_sources`.
+    of plans, "" for the present. `has_lock`: plans lock their states. Sources may also be below `allowed_sources`.
     """
     now = now or read_clock(location.environment)
     allowed_directories = tuple(str(Path(directory).absolute()) for directory in allowed_sources)
@@ -279,15 +279,13 @@ def run_fleet_question(
     """Run a question on each site; return the results in the order of names. A question is split in parts: samples for
     certainty, racks for failures. Workers run the parts at the same time, and the results of a site are merged.
     """
-    if question.kind is QuestionKind.CERTAINTY:  # equal parts of up to 100 samples
-        count = ceil(question.runs / RUNS_PER_PART)
-        size = question.runs // count
-        parts = [replace(question, part=part, parts=count, runs=size) for part in range(count)]
-    else:
-        # Divide the racks in more parts if there are few sites, so that all workers are busy.
-        is_divisible = question.kind is QuestionKind.FAILURE
-        count = ceil(_PARTS_PER_WORKER * engine.parallelism / len(names)) if is_divisible else 1
-        parts = [replace(question, part=part, parts=count) for part in range(count)]
+    count, runs = 1, question.runs  # parts per site, and samples per part
+    if question.kind is QuestionKind.CERTAINTY:
+        count = ceil(runs / RUNS_PER_PART)
+        runs //= count  # without a remainder: runs above RUNS_PER_PART are a multiple of it
+    elif question.kind is QuestionKind.FAILURE:  # some parts for every worker, even with few sites
+        count = ceil(_PARTS_PER_WORKER * engine.parallelism / len(names))
+    parts = [replace(question, part=part, parts=count, runs=runs) for part in range(count)]
     results: dict[str, dict[int, SiteResult]] = {name: {} for name in names}
 
     def record_part(task: Task, result: SiteResult) -> None:
@@ -339,8 +337,8 @@ def read_locked_sites(engine: TaskEngine, fleet: FleetContext, names: Sequence[s
 def release_locks(
     engine: TaskEngine, fleet: FleetContext, names: Sequence[str], unlock_host: str = ""
 ) -> list[SiteResult]:
-    """Release the locks of a host, or of this run without one, except those of started sites. The status of a result is
-    `applied` if its lock was released, `skipped` if not, and `rejected` if it cannot be read. Raises TaskEngineError.
+    """Release the locks of `unlock_host`, else those of this run, but not of sites with a started apply. The status of
+    a result is `applied` for a released lock, `skipped` for others, `rejected` if unreadable. Raises TaskEngineError.
     """
     return _run_on_all_sites(engine, fleet, names, SiteTaskKind.UNLOCK, unlock_host=unlock_host)
 

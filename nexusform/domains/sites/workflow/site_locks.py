@@ -54,8 +54,8 @@ def _is_lock_process_running(holder: LockInfo) -> bool:
 
 
 def unlock_site(task: Task, site: SiteEntry) -> SiteResult:
-    """Release the lock of a site if the host or the run of the task holds it and its apply has not started.
-    The result has the lock, None if there is none; its status is `applied` if released, `skipped` if not.
+    """Release the lock of a site held by the host or the run of the task, unless its apply has started. The result has
+    the lock, None if there is none. Its status is `applied` if the lock was released, `skipped` if not.
     """
     backend, problems = open_current_state(task, site)
     if backend is None:

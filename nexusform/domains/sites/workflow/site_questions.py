@@ -64,7 +64,7 @@ def run_question_part(task: Task, site: SiteEntry) -> SiteResult:
 def _build_certainty_findings(plan: Plan, runs: int) -> Iterator[SiteQuestionFinding]:
     """Build a finding for each VM with a sampled location: the runs with its planned machine, rack and rack count."""
     for row in plan.placements:
-        certainty = row.certainty
+        certainty = row.certainty  # shares of the runs
         if certainty is None or not isinstance(row.target, Placement):
             continue  # without a sampled location
         figures: dict[str, int | float] = {
@@ -86,6 +86,7 @@ def _simulate_rack_failures(state: State, run: Run, question: SiteQuestion) -> I
     for site, rack in racks[question.part :: question.parts]:
         machines = [machine.name for machine in site.machines_by_rack[rack]]
         loss = simulate_machine_loss(site, FailureScope.RACK, f"{site.id}/{rack}", machines, pods)
+        # VMs without a machine to move to; if the move was sampled, the most over all samples.
         missing = loss.missing if loss.samples is None else loss.samples.missing_count.maximum
         pools_lost = sum(pool.is_lost for pool in loss.pools)
         figures: dict[str, int | float] = {"down": loss.vm_count, "pools_lost": pools_lost, "without_room": missing}

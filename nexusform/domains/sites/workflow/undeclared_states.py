@@ -102,8 +102,7 @@ def _find_state_files(template: SiteEntry, fleet: FleetContext) -> Iterator[tupl
     if template.backend != "local" or backend is None or ANY_SITE not in backend.describe():
         return  # only local paths with the site's name can be searched
     pattern = normalize_state_location("local", backend.describe())
-    # Every later occurrence of the placeholder has to be the same name.
-    head, _, tail = re.escape(pattern).partition(ANY_SITE)
+    head, _, tail = re.escape(pattern).partition(ANY_SITE)  # later occurrences must be the same name
     path_pattern = re.compile(f"{head}(?P<site>{SITE_NAME.pattern}){tail.replace(ANY_SITE, '(?P=site)')}")
     glob_pattern = glob.escape(pattern).replace(ANY_SITE, "*")
     for path in sorted(glob.glob(glob_pattern)):  # noqa: PTH207 - from the root of all
@@ -121,7 +120,7 @@ def _open_backend(site: SiteEntry, fleet: FleetContext) -> StateBackend | None:
 def _read_undeclared_site(
     name: str, known_state: _KnownState, templates: Sequence[SiteEntry], fleet: FleetContext
 ) -> UndeclaredSite | None:
-    """Read the state of a site; if it is unreadable, the result has the reason. Return None for an empty state."""
+    """Read a site's state from a backend of `templates`; None if empty. For an unreadable one, return the reason."""
     backend = _open_known_state(name, known_state, templates, fleet)
     if backend is None:
         reason = "No backend of nexusform.sites.hcl covers it, so it was not read."

@@ -296,7 +296,7 @@ def _describe_no_changes(fleet_apply: FleetApply, wave: Wave) -> str:
 
 
 def _describe_blocking_locks(fleet_apply: FleetApply, tally: _WaveCounts) -> str:
-    """Reject all locked sites of a wave stopped by a lock; describe their locks and commands to release them, or ""."""
+    """Reject the locked sites of a wave stopped by a lock; return their locks and release commands as text, else ""."""
     if not any(map(_has_lock_error, fleet_apply.results.values())):
         return ""
     names = [site.name for site in fleet_apply.plan.select_wave(tally.wave.name)]
@@ -328,7 +328,7 @@ def _record_result(fleet_apply: FleetApply, tally: _WaveCounts, result: SiteResu
 
 
 def _release_site_locks(fleet_apply: FleetApply, sites: Sequence[PlannedSite]) -> None:
-    """Release prepared sites that are not applied."""
+    """Release the locks of prepared sites that are not applied."""
     tasks = [_build_task(fleet_apply, SiteTaskKind.RELEASE, site) for site in sites]
     fleet_apply.engine.run_tasks_until_stopped(
         tasks,

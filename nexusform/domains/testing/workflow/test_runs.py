@@ -366,10 +366,9 @@ def _build_apply_failure_errors(outcome: ApplyOutcome) -> list[Diagnostic]:
 def filter_expected_failures(
     expected_failures: Sequence[Traversal], diagnostics: Iterable[Diagnostic], header: str
 ) -> tuple[list[Diagnostic], list[Diagnostic]]:
-    """Return the unexpected problems, and one for each expected failure that did not occur.
-
-    An expected failure of an object without an instance key, such as `nexus_site.a`, includes those of all its
-    instances. Other problems than failed conditions are never expected.
+    """Return the unexpected problems, and one for each expected failure that did not occur. An expected failure of an
+    object without an instance key, such as `nexus_site.a`, includes those of all its instances. Other problems than
+    failed conditions are never expected.
     """
     expected_by_name = {_format_address(traversal): traversal for traversal in expected_failures}
     matched_names: set[str] = set()

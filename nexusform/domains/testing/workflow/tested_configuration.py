@@ -287,11 +287,11 @@ class OverridingProvider:
             results.append(ReadResult(request.attributes or None) if is_overridden else next(answers))
         return results
 
-    def _find_values(self, text: str) -> Mapping[str, Any] | None:
+    def _find_values(self, object_address: str) -> Mapping[str, Any] | None:
         """Return the override values of an object: those of a pattern, else the defaults of its type in the mock.
         Return None for an object of a real provider without a pattern.
         """
-        address = parse_address(text)
+        address = parse_address(object_address)
         for pattern, values in self._resources:
             if pattern.is_match(address):
                 return values

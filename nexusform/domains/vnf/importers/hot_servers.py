@@ -60,8 +60,8 @@ def parse_server_group(name: str, body: Node, template: Template) -> ServerGroup
 
 
 def _parse_server_group_policy(name: str, properties: Node, template: Template) -> str:
-    """Return the policy of a server group. Of several policies, return the first, with an error. Return "", with a
-    warning, if there is none, or an unknown one.
+    """Return the policy of a server group. For several policies report an error, and return the first. Without a known
+    policy add a warning, and return "".
     """
     notes = template.notes
     policy_node = find_first_field(properties, "policies", "policy")
@@ -239,7 +239,9 @@ class _ScalingGroupSizes(NamedTuple):
 def compute_group_repetition(
     template: Template, resource: tuple[str, Node], outer: ResourceRepetition
 ) -> ResourceRepetition:
-    """Return how often the resource of a group is created: the sizes of the group times those of the groups around."""
+    """Return how often the resource of a group is created: the sizes of the group times those of the groups around it.
+    `is_explicit`: the template gives the number in all these groups.
+    """
     name, body = resource
     if body.get_node("type").text == "OS::Heat::ResourceGroup":
         count_node = get_resource_properties(body).get_node("count")
@@ -260,7 +262,7 @@ def compute_group_repetition(
         maximum=None if limit is None or outer_limit is None else min(limit * outer_limit, MAX_INSTANCES),
         members=min(sizes.members * outer.members, MAX_INSTANCES),
         group=name,
-        is_explicit=sizes.is_explicit and (outer.is_explicit or not outer.group),  # here, and in groups around it
+        is_explicit=sizes.is_explicit and (outer.is_explicit or not outer.group),  # no outer group: nothing is missing
         unknown_count=unknown_count,
     )
 
@@ -313,19 +315,18 @@ _VNIC_TYPE: Final = "binding:vnic_type"
 def add_server_vdu(
     reading: HotReading, template: Template, name: str, properties: Node, repeat: ResourceRepetition, hints: Hints
 ) -> None:
-    """Add a server of a template as a VDU (kind of VM), with its scheduler hints. The VDU has the name of the server,
-    or that of its group if the VNFD only has a VDU of this name. A name in use is extended, with a warning. Report an
-    invalid name, and a missing number of servers.
+    """Add a server of a template as a VDU (kind of VM), with its scheduler hints. The VDU has the name of the server.
+    If the VNFD has a VDU named after its group instead, it has this name. A name in use is extended, with a warning.
+    Report an invalid name, and a missing number of servers.
     """
     notes = template.notes
     outer_name = template.scope.rpartition("/")[2] or repeat.group  # the resource around it, "": none
-    # VDUs of the VNFD not yet added. A VDU `name` stays a candidate even if added: the second server is reported below.
-    unused_vdus = reading.known_vdus.keys() - (reading.vdus.keys() - {name})
-    vdu_name = next((known for known in (name, outer_name, repeat.group) if known in unused_vdus), name)
-    if vdu_name in reading.vdus:  # add its line, or the resource around it
-        vdu_name = f"{name}-{properties.line}"
-        if outer_name not in {"", name}:
-            vdu_name = f"{outer_name}-{name}"
+    vdu_name = name
+    if name not in reading.known_vdus:  # the VNFD may have named the VDU after a group
+        unused_vdus = reading.known_vdus.keys() - reading.vdus.keys()
+        vdu_name = next((group for group in (outer_name, repeat.group) if group in unused_vdus), name)
+    if vdu_name in reading.vdus:  # extend the name by the resource around the server, else by its line
+        vdu_name = f"{name}-{properties.line}" if outer_name in {"", name} else f"{outer_name}-{name}"
         if vdu_name in reading.vdus:
             notes.add_warning(properties, IGNORED, f'a second server is called "{vdu_name}"; it is ignored.')
             return
@@ -356,7 +357,7 @@ def add_server_vdu(
     if repeat.unknown_count is not None and not reading.known_vdus.get(vdu_name):  # without a number in the VNFD
         text = f"{repeat.unknown_count.description}; set it in parameters. Until then, the minimum (or 1) is used."
         repeat.unknown_count.notes.add_warning(repeat.unknown_count.node, WITHOUT_A_NUMBER, text)
-    _add_group_membership(reading, template, vdu_name, properties, hints)
+    _record_scheduler_hints(reading, template, vdu_name, properties, hints)
 
 
 def check_sriov_port(name: str, properties: Node, template: Template) -> None:
@@ -371,7 +372,7 @@ def check_sriov_port(name: str, properties: Node, template: Template) -> None:
         template.notes.add_warning(node, IGNORED, detail)
 
 
-def _add_group_membership(
+def _record_scheduler_hints(
     reading: HotReading, template: Template, vdu_name: str, properties: Node, hints: Hints
 ) -> None:
     """Record the scheduler hints of a server: its own, else the nearest around it (the last of `hints`)."""
@@ -395,7 +396,7 @@ def _parse_flavor_size(template: Template, flavor: object) -> VduSize:
         return VduSize()
     flavor_properties = get_resource_properties(template.root.get_node("resources", flavor.name))
     vcpus, ram, disk = (
-        _parse_count(template, flavor_properties.get_node(name), 10**9) for name in ("vcpus", "ram", "disk")
+        _parse_count(template, flavor_properties.get_node(name), maximum=10**9) for name in ("vcpus", "ram", "disk")
     )
     return VduSize(vcpus or None, convert_to_gib(ram) if ram else None, disk)  # 0 is no size
 

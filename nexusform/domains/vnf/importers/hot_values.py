@@ -77,10 +77,9 @@ def _convert_parameter(value: Any, kind: str) -> Any:
 
 
 def resolve_intrinsic_functions(data: Any, template: Template, depth: int = 0) -> Any:
-    """Return plain data with the calls of Heat's functions in it replaced by their results.
-
-    A call is a mapping with one key: `{get_param: flavor}`. Its result is a value, a ResourceReference, or an
-    UnresolvedValue if only the cloud knows it. `depth` counts the levels above the data.
+    """Return plain data with the calls of Heat's functions in it replaced by their results. A call is a mapping with
+    one key: `{get_param: flavor}`. Its result is a value, a ResourceReference, or an UnresolvedValue if only the cloud
+    knows it. `depth` counts the levels above the data.
     """
     if depth > _MAX_DEPTH:
         return UnresolvedValue("a value that is nested too deeply")

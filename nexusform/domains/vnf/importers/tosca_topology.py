@@ -138,17 +138,16 @@ def _select_flavour_documents(documents: Sequence[Node], flavour_id: str, notes:
 
 def _list_definitions(section: Node, noun: str, notes: DocumentFindings) -> Iterator[tuple[str, Node]]:
     """Yield names and bodies of a map, or of a list of maps."""
-    if section.data not in (None, "...") and not isinstance(section.data, (dict, list)):
+    if section.data not in (None, "...") and not isinstance(section.data, (dict, list)):  # "...": an elision
         notes.add_warning(section, IGNORED, f"expected {noun} definitions by name; this is ignored.")
     for part in list_bodies(section):
         yield from _list_definitions_in_map(part, noun, notes)
 
 
 def _list_definitions_in_map(part: Node, noun: str, notes: DocumentFindings) -> Iterator[tuple[str, Node]]:
-    """Yield the names and bodies in a map, for example of node templates. `noun` is what they are, for warnings.
-
-    A body may lack its indentation: its fields ("type", "properties") then look like names. It then belongs to
-    the first name without a body. In {VDU1: , type: tosca.nodes.nfv.Vdu.Compute}, the type is of VDU1.
+    """Yield the names and bodies in a map, for example of node templates. `noun` is what they are, for warnings. A body
+    may lack its indentation: its fields ("type", "properties") then look like names. It then belongs to the first name
+    without a body. In {VDU1: , type: tosca.nodes.nfv.Vdu.Compute}, the type is of VDU1.
     """
     field_names = {"type", "members", "targets", "properties", "description"}
     stray_fields = {  # of a body that is not indented

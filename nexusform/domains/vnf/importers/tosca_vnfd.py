@@ -117,7 +117,7 @@ def _list_vdus(topology: Topology, scaling: ScalingPolicies) -> Iterator[Vdu]:
 
 def _add_counts(vdu: Vdu, body: Node, topology: Topology, scaling: ScalingPolicies) -> Vdu:
     """Return the VDU with its minimum, maximum and initial number of VMs. A scaling policy sets the initial number.
-    Without one it is the minimum, but at least one.
+    Without one it is the minimum, but at least one. `has_count`: a policy or level of the VNFD sets the number.
     """
     minimum, maximum = _parse_bounds(vdu.name, body, topology, scaling)
     profile = body.get_node("properties", "vdu_profile")
@@ -234,7 +234,7 @@ def _list_placement_rules(
         # The target of a rule is a VDU, or all VDUs of a placement group.
         target_vdus = chain.from_iterable(groups.get(target, (target,)) for target in target_names)
         targets = tuple(dict.fromkeys(target_vdus))
-        scope, label = MACHINE, "tacker.Placement"
+        scope, label = MACHINE, "tacker.Placement"  # of the older policy
         if kind in _RULES:
             scope_node = topology.get_value(body, "properties", "scope")
             label = scope_node.text
@@ -302,7 +302,7 @@ def convert_to_mib(value: Any, units: Mapping[str, int]) -> int | None:
     unit = units.get(match[2].lower())
     if unit is None:
         return None
-    integer_part, _, fraction = match[1].partition(".")
+    integer_part, _, fraction = match[1].partition(".")  # whole numbers keep the result exact
     billionths = int(integer_part) * _NANO + int(fraction.ljust(9, "0"))
     return -(-billionths * unit // (_MIB * _NANO))  # rounded up
 
@@ -452,16 +452,16 @@ def _warn_duplicate_deltas(aspect: str, vdu: str, policies: tuple[_Deltas, _Delt
     """Warn about two policies for one scaling aspect and VDU; the name of one may hint at the intended VDU. A policy
     "VDU2_scaling" with the target VDU1 is likely for VDU2.
     """
-    wrong_policy, intended_vdu = policies[1], ""  # "": no hint
+    first, second = policies
+    wrong_policy, intended_vdu = second, ""  # "": no hint
     for deltas, name in product(policies, topology.node_names):
         if name != vdu and deltas.policy.startswith(name):
             wrong_policy, intended_vdu = deltas, name
             break  # the first hint counts
     hint = f' By its name, "{wrong_policy.policy}" is for "{intended_vdu}".' if intended_vdu else ""
     detail = (
-        f'"{policies[0].policy}" (line {policies[0].body.line}) and "{policies[1].policy}" (line '
-        f'{policies[1].body.line}) both set the increase of "{vdu}" for the aspect "{aspect}". '
-        f"The last one is used; they are not added.{hint}"
+        f'"{first.policy}" (line {first.body.line}) and "{second.policy}" (line {second.body.line}) both set the '
+        f'increase of "{vdu}" for the aspect "{aspect}". The last one is used; they are not added.{hint}'
     )
     topology.notes.add_warning(wrong_policy.body.get_node("targets"), CORRECTED, detail)
 

@@ -90,6 +90,7 @@ class _PackageFolder:
 
 class _PackageZip:
     def __init__(self, content: bytes) -> None:
+        """Open a package, and check the paths in it. Raises DiagnosticsError."""
         if content.startswith(b"\x1f\x8b"):  # the mark of gzip
             raise _build_error("It is a packed tar (OSM format). Unpack it and use the folder.")
         try:
@@ -101,7 +102,7 @@ class _PackageZip:
             raise _build_error(f"It contains {len(entries):,} files; the maximum is {_MAX_FILES:,}.")
         for entry in entries:
             _check_package_path(entry.filename)
-            _check_package_path(entry.orig_filename)
+            _check_package_path(entry.orig_filename)  # as stored: zipfile may have changed `filename`
         self.names: Sequence[str] = sorted({entry.filename for entry in entries if not entry.is_dir()})
 
     def read(self, name: str) -> str:
@@ -137,7 +138,7 @@ class _LimitedReader:
     def __init__(self, source: _PackageFolder | _PackageZip) -> None:
         self._source = source
         self._names = frozenset(source.names)
-        self._size = 0
+        self._size = 0  # bytes read so far
 
     def __call__(self, name: str, named_by: str) -> str:
         """Return the text of a file; `named_by` is the subject of the error if it is missing."""
@@ -246,17 +247,17 @@ def _select_flavour(flavour_id: str, flavours: Sequence[str]) -> str:
     """Return the deployment flavour to use for the requested id ("": no request). Raises DiagnosticsError. Without a
     request it is the only flavour. A flavour without a name ("") serves every request.
     """
-    if flavour_id in flavours:
-        return flavour_id
-    if not flavours:
-        return flavour_id  # nothing in the package contradicts the request
+    if flavour_id in flavours or not flavours:
+        return flavour_id  # without flavours, nothing in the package contradicts the request
     names_text = ", ".join(f'"{name}"' for name in flavours)
-    if flavour_id and "" not in flavours:
+    if not flavour_id:
+        if len(flavours) > 1:
+            raise _build_error(f"It has the deployment flavours {names_text}. Set flavour_id to one of them.")
+        return flavours[0]
+    if "" not in flavours:
         hint = suggest_name(flavour_id, flavours)
         raise _build_error(f'It has no deployment flavour "{flavour_id}".{hint} Known flavours: {names_text}.')
-    if len(flavours) > 1 and not flavour_id:
-        raise _build_error(f"It has the deployment flavours {names_text}. Set flavour_id to one of them.")
-    return "" if flavour_id else flavours[0]
+    return ""
 
 
 def _join_documents(document: _ToscaDefinitions | None, definitions: Sequence[_ToscaDefinitions]) -> str | None:

@@ -63,7 +63,8 @@ def make_provider(
             raise ProviderProblem(f"endpoint: {rejection}.")
     timeout = parse_duration(str(settings["timeout"]))
     assert not isinstance(timeout, str)  # ensured by its pattern
-    client = TackerClient(endpoint, credentials, PollTiming(outage=min(30.0, timeout)))
+    retry_timing = PollTiming(outage=min(30.0, timeout))  # retries last no longer than an operation
+    client = TackerClient(endpoint, credentials, retry_timing)
     exit_stack.callback(client.close)
     options = TackerOptions(
         on_failure=str(settings["on_failure"]), timeout=timeout, is_graceful=settings["graceful"] is not False

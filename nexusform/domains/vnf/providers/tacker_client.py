@@ -43,7 +43,7 @@ class TackerProblem(ProviderProblem):
 
     def __init__(self, message: str, *, status: int = 0, is_unreachable: bool = False) -> None:
         super().__init__(message, is_unreachable=is_unreachable)
-        self.status = status
+        self.status = status  # HTTP status, 0 without an answer
 
 
 class PollTiming(Struct, frozen=True):
@@ -67,7 +67,7 @@ class TackerClient:
         self.timing = timing
         self._credentials = credentials
         self.project = credentials.project
-        self._token = ""
+        self._token = ""  # not logged in yet
         self.verifies_server = credentials.verification is not False
         self._client = ApiClient(endpoint, verify=credentials.verification)
 
@@ -97,7 +97,7 @@ class TackerClient:
         """Return the objects of all pages of a list. Raises TackerProblem."""
         budget = PageLimits()
         rows: list[Mapping[str, Any]] = []
-        marker = ""
+        marker = ""  # identifies the page to read, in the link of the page before; "": the first or none
         while True:
             answer = self._read_answer(path, {**query, _MARKER: marker} if marker else query)
             page = self._parse(answer)
@@ -151,7 +151,7 @@ class TackerClient:
         *,
         is_repeated: bool = False,
     ) -> ApiResponse:
-        """Send a request, again with a new token after a 401. Return a 404 to GET or DELETE. Raises TackerProblem."""
+        """Send a request, after a 401 again (`is_repeated`). Return a 404 to GET or DELETE. Raises TackerProblem."""
         headers = {"Version": "2.0.0", "Accept": "application/json"}
         if self._credentials.fields:
             self._token = self._token or fetch_token(self._credentials)

@@ -138,7 +138,7 @@ _RESUME: Final = "The next apply continues: nexusform apply -resume"
 
 @contextmanager
 def _defer_during_outage(consequence: str = "") -> Iterator[None]:
-    """Raise StepPending if Tacker is unreachable: the next apply then continues. Other errors pass."""
+    """Raise StepPending, with `consequence`, if Tacker is unreachable: the next apply continues. Other errors pass."""
     try:
         yield
     except TackerProblem as problem:
@@ -226,10 +226,9 @@ def _list_vnfcs(info: Mapping[str, Any]) -> Iterator[ObservedVnfc]:
 
 def match_vnfcs(attributes: Mapping[str, Any], observed: Sequence[ObservedVnfc]) -> dict[str, Any]:
     """Return the attributes with the observed VNFCs (VMs) and their ids by name; names without a VNFC are removed.
-
-    VNFCs with a recorded id keep their names. The others, in order of creation, take the free names of their VDU:
-    first those recorded on the same host, then any, then new ones. If v-V1-0 is recorded with the id "a" and v-V1-1
-    without an id, the observed VNFCs "a", "b" and "c" of V1 become v-V1-0, v-V1-1 and the new v-V1-2.
+    VNFCs with a recorded id keep their names. The others, in order of creation, take the free names of their VDU: first
+    those recorded on the same host, then any, then new ones. If v-V1-0 is recorded with the id "a" and v-V1-1 without
+    an id, the observed VNFCs "a", "b" and "c" of V1 become v-V1-0, v-V1-1 and the new v-V1-2.
     """
     recorded: Mapping[str, Mapping[str, Any]] = get_mapping(attributes, "vnfcs")
     recorded_ids: Mapping[str, str] = get_mapping(attributes, "vnfc_ids")
@@ -249,11 +248,11 @@ def match_vnfcs(attributes: Mapping[str, Any], observed: Sequence[ObservedVnfc])
         if name in matches
     }
     for vnfc in unnamed:
-        # The new name is NAME-VDU-NUMBER with the smallest free number.
-        prefix = f"{attributes['name']}-{vnfc.vdu}-"
+        prefix = f"{attributes['name']}-{vnfc.vdu}-"  # the new name is NAME-VDU-NUMBER with the smallest free number
         number = next(n for n in count() if f"{prefix}{n}" not in vnfcs)
         name = f"{prefix}{number}"
         matches[name] = vnfc
+        # Without a record, a zone without a host leaves the host unknown (`names_hosts`).
         vnfcs[name] = _build_vnfc({"vdu": vnfc.vdu, "number": number, "numa_cells": None}, vnfc, names_hosts=True)
     return {**attributes, "vnfcs": vnfcs, "vnfc_ids": {name: matches[name].id for name in vnfcs}}
 
@@ -272,8 +271,8 @@ def _find_free_name(
 
 
 def _build_vnfc(vnfc: Mapping[str, Any], observed: ObservedVnfc, *, names_hosts: bool) -> dict[str, Any]:
-    """Return a VNFC (VM) at its observed zone and host, else as recorded. `names_hosts`: zones are ZONE:HOST. A zone
-    without a host is then another one, selected by Tacker, and the host is unknown ("").
+    """Return a VNFC (VM) at its observed zone and host, else as recorded. `names_hosts`: requested zones are ZONE:HOST.
+    An observed zone without a host was then selected by Tacker, and the host is unknown ("").
     """
     zone, _, host = observed.zone.partition(":")
     is_recorded_zone = zone in ("", vnfc.get("availability_zone"))

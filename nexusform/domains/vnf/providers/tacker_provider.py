@@ -59,6 +59,7 @@ class TackerProvider(FixedIdentity):
     observes_objects = True
 
     def __init__(self, name: str, client: TackerClient, options: TackerOptions) -> None:
+        """Prepare the provider, identified by endpoint and project."""
         super().__init__({"endpoint": client.endpoint, "project": client.project})
         self.name = name
         self.sends_changes = True
@@ -199,7 +200,7 @@ class TackerProvider(FixedIdentity):
             instance = self._find_owned_instance(f"{request.key.id}#{request.key.creation}")
         if instance is None:
             return ReadResult(None, is_observed=True)
-        runner = OperationRunner(self._client, _NO_REQUEST, self._options.on_failure, 0.0)
+        runner = OperationRunner(self._client, _NO_REQUEST, self._options.on_failure, 0.0)  # runs nothing, only reads
         if is_running(runner.find_latest_operation(instance.id)):
             return ReadResult({**known, "vnf_instance_id": instance.id}, is_observed=True, is_settled=False)
         if not instance.is_instantiated:
@@ -243,7 +244,7 @@ class TackerProvider(FixedIdentity):
     def _change_levels(
         self, runner: OperationRunner, instance: VnfInstance, planned: Mapping[str, Any], *, only_in: bool = False
     ) -> None:
-        """Scale each aspect from its observed level to its planned one: first in, then out. With `only_in`, only in."""
+        """Scale each aspect from its observed to its planned level: first in, then out. `only_in`: scale none out."""
         targets = compute_target_levels(planned)
         steps = {aspect: target - instance.scale_levels.get(aspect, 0) for aspect, target in targets.items()}
         for aspect in sorted(steps, key=lambda name: (steps[name] > 0, name)):
@@ -300,7 +301,7 @@ def _require_instance(runner: OperationRunner, instance_id: str) -> VnfInstance:
 def _add_observed_vnfcs(
     attributes: Mapping[str, Any], instance: VnfInstance, note: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Return attributes with the observed VNFCs and scale levels; the ids of VNFCs in the note take precedence."""
+    """Return attributes with observed VNFCs and scale levels. Ids in the note (private data) have precedence."""
     recorded_ids = get_mapping(note, _IDS_KEY)
     known = {**attributes, "vnfc_ids": recorded_ids} if recorded_ids else attributes
     observed = match_vnfcs(known, instance.vnfcs)
@@ -316,8 +317,9 @@ def _add_observed_vnfcs(
 
 
 def _build_result(planned: Mapping[str, Any], instance: VnfInstance) -> ChangeResult:
-    """Return the attributes after a step, with the paths of the observed VNFCs (VMs) and a note with their ids. A VNFC
-    is observed if Tacker knows its host or no machine was planned. Otherwise its machine stays a prediction.
+    """Return the attributes after a step, with the paths of the observed VNFCs (VMs), and a note (private data in
+    state) with their ids. A VNFC is observed if Tacker knows its host or no machine was planned. Otherwise its machine
+    stays a prediction.
     """
     attributes = match_vnfcs(planned, instance.vnfcs)
     located_ids = {vnfc.id for vnfc in instance.vnfcs if vnfc.host}

@@ -30,10 +30,9 @@ FORBIDDEN: Final = 403
 
 
 class PlannedGrant(Struct, frozen=True):
-    """Life-cycle operation in the plan, with its number in the VNF's change.
-
-    `added` are the VNFCs by VDU, `removed` their number by VDU. `zones` are the zone id of each added VNFC: its
-    availability zone and host, as OpenStack reads them. `healed_zones` are those of healed VNFCs by VDU and index.
+    """Life-cycle operation in the plan, with its number in the VNF's change. `added` are the VNFCs by VDU, `removed`
+    their number by VDU. `zones` are the zone id of each added VNFC: its availability zone and host, as OpenStack reads
+    them. `healed_zones` are those of healed VNFCs by VDU and index.
     """
 
     address: str
@@ -146,9 +145,9 @@ def _list_requested_vdus(request: Mapping[str, Any], name: str) -> Iterator[tupl
 def _find_planned_grant(
     request: Mapping[str, Any], grants: Sequence[PlannedGrant], records: Sequence[GrantRecord]
 ) -> tuple[PlannedGrant | None, str]:
-    """Return the planned operation matching a grant request, and "". Return None and the reason if none matches. Both
-    have the same kind, and add and remove as many VMs of each VDU. The plan knows no instance of Tacker: the first
-    grant binds one to a VNF of the plan. An operation is granted once, and again if it repeats a failed one.
+    """Return the planned operation matching a grant request, and ""; or None and the reason. A match has the kind of
+    the request, and adds and removes as many VMs of each VDU. The plan knows no instance of Tacker: the first grant
+    binds one to a VNF of the plan. An operation is granted once, and again if it repeats a failed one.
     """
     instance_id, operation = request["vnfInstanceId"], request["operation"]
     addresses = {record.instance_id: record.address for record in records}
@@ -176,7 +175,9 @@ def _find_planned_grant(
 
 
 def _is_repeated_operation(request: Mapping[str, Any], earlier: GrantRecord) -> bool:
-    """Return whether an operation repeats a failed one (RETRY_KEY). A termination happens once per instance."""
+    """Return whether an operation repeats the one granted `earlier`: the parameter RETRY_KEY names it as failed. A
+    termination has no parameters, but an instance has only one.
+    """
     if request["operation"] == _TERMINATE:
         return bool(request["vnfInstanceId"] == earlier.instance_id)
     failed_ids = get_text(request, "additionalParams", RETRY_KEY).split(",")
@@ -237,8 +238,13 @@ def list_operations(change: Change, operation: str, request: Mapping[str, Any]) 
     if operation == _TERMINATE or not has_known_documents(attributes):  # one operation, without levels
         yield _build_operation(operation, added, removed)
         return
-    vnf = read_documents(attributes).vnf
     healed: dict[str, list[str]] = {}
+    for vdu, added_names in added.items():  # a VNFC both added and removed is healed
+        removed_names = removed.get(vdu, [])
+        healed[vdu] = [name for name in added_names if name in removed_names]
+        added[vdu] = [name for name in added_names if name not in removed_names]
+        removed[vdu] = [name for name in removed_names if name not in added_names]
+    vnf = read_documents(attributes).vnf
     if operation == "INSTANTIATE":
         level_name = attributes.get("instantiation_level")
         levels: Mapping[str, int] = vnf.find_level(level_name).scale_levels  # by aspect, before the scaling
@@ -246,12 +252,6 @@ def list_operations(change: Change, operation: str, request: Mapping[str, Any]) 
         yield _build_operation(operation, _take_vnfc_names(added, counts), {})
     else:
         levels = compute_target_levels(change.before or {})
-        # A VNFC of the same name on both sides is healed.
-        for vdu, added_names in added.items():
-            removed_names = removed.get(vdu, [])
-            healed[vdu] = [name for name in added_names if name in removed_names]
-            added[vdu] = [name for name in added_names if name not in removed_names]
-            removed[vdu] = [name for name in removed_names if name not in added_names]
     level_changes = {name: level - levels.get(name, 0) for name, level in compute_target_levels(attributes).items()}
     changed = [aspect for aspect in vnf.aspects if level_changes.get(aspect.name)]
     for aspect in sorted(changed, key=lambda aspect: (level_changes[aspect.name] > 0, aspect.name)):  # scale in first
@@ -269,10 +269,9 @@ def list_operations(change: Change, operation: str, request: Mapping[str, Any]) 
 
 
 def build_zone_ids(change: Change, names: list[str]) -> dict[str, str]:
-    """Return the zone id of each added VNFC (VM) as OpenStack reads it: ZONE:HOST, or ZONE.
-
-    With the standard user data each VNFC has its own zone and host. The default user data uses the zone of one
-    VNFC for its whole VDU: then only a zone shared by all of them is granted, and Nova selects the host.
+    """Return the zone id of each added VNFC (VM) as OpenStack reads it: ZONE:HOST, or ZONE. With the standard user data
+    each VNFC has its own zone and host. The default user data uses the zone of one VNFC for its whole VDU: then only a
+    zone shared by all of them is granted, and Nova selects the host.
     """
     attributes = change.after or {}
     vnfcs: Mapping[str, Mapping[str, Any]] = get_mapping(attributes, "vnfcs")
@@ -305,12 +304,12 @@ def _group_names_by_vdu(resources: list[Mapping[str, Any]]) -> dict[str, list[st
     return names
 
 
-def _take_vnfc_names(pool: dict[str, list[str]], counts: Mapping[str, int]) -> dict[str, list[str]]:
-    """Remove the first names of each VDU from a pool, as many as `counts` has, and return them."""
+def _take_vnfc_names(names_by_vdu: dict[str, list[str]], counts: Mapping[str, int]) -> dict[str, list[str]]:
+    """Remove the first names of each VDU, as many as `counts` has, and return them."""
     taken = {}
     for vdu, count in counts.items():
-        names = pool.get(vdu, [])
-        taken[vdu], pool[vdu] = names[:count], names[count:]
+        names = names_by_vdu.get(vdu, [])
+        taken[vdu], names_by_vdu[vdu] = names[:count], names[count:]
     return taken
 
 

@@ -59,6 +59,7 @@ class GrantServer(ThreadingHTTPServer):
         token: str = "",
         tls: ssl.SSLContext | None = None,
     ) -> None:
+        """Listen on an address (host, port). Clients need the `token`, if it is not "". Without `tls`, use HTTP."""
         super().__init__(address, _GrantRequestHandler)
         self.planned = planned
         self.journal = journal
@@ -213,6 +214,7 @@ class GrantJournal:
     """Records of the plan with this digest; those of other plans stay in the file."""
 
     def __init__(self, plan_file: str, digest: str) -> None:
+        """Read the records of grants for the plan with this digest."""
         self.path = Path(f"{plan_file}.grants")
         self.digest = digest
         self.records: list[GrantRecord] = []
@@ -226,6 +228,7 @@ class GrantJournal:
 
     def add(self, record: GrantRecord) -> None:
         """Append a record to the journal file, synced to disk, and to `records`."""
+        # The first newline ends a line cut off by the end of an earlier process.
         text = b"\n" + msgspec.json.encode(_JournalEntry(self.digest, record)) + b"\n"
         descriptor = open_regular_file(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
         try:
@@ -261,7 +264,7 @@ class VnfPackageFile(Struct, frozen=True):
         return target.getvalue()
 
     def build_info(self) -> dict[str, Any]:
-        """Build the VnfPkgInfo."""
+        """Build the VnfPkgInfo of the package: its description in the interface of ETSI NFV."""
         base = f"/vnfpkgm/v2/onboarded_vnf_packages/{self.descriptor_id}"
         return {
             "id": str(uuid5(NAMESPACE_URL, self.descriptor_id)),

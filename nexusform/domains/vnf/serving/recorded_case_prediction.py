@@ -18,7 +18,6 @@ Body = dict[str, Any]
 
 def decide_operation(snapshot: Mapping[str, Any], request: Mapping[str, Any]) -> Body:
     """Return `{operation, added, removed, constraints}` of the grant request of a plan with this operation alone.
-
     `added` and `removed` are numbers of VMs by VDU, `constraints` its rules. `snapshot` has the text `vnfd`,
     `flavour_id`, `instantiation_level`, and the `scale_levels` (null before instantiation). `request` has the
     `operation` (INSTANTIATE, SCALE, HEAL or TERMINATE). SCALE has `type`, `aspectId` and `numberOfSteps`, HEAL the

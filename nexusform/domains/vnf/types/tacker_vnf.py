@@ -264,7 +264,7 @@ def _build_unmet_problem(unmet_rule: UnmetRule, kind: str, severity: Severity) -
 def compute_demand(
     attributes: Mapping[str, Any], context: ResourceContext, _address: Address
 ) -> tuple[VmDemand | None, list[Problem]]:
-    """Return a demand with one pool per VDU, and problems. It is None for unknown documents and after an error."""
+    """Return a demand with one pool per VDU (None for unknown documents, or after an error), and problems."""
     if not has_known_documents(attributes):
         return None, []
     vnf = read_documents(attributes).vnf
@@ -362,7 +362,7 @@ def list_existing_vms(attributes: Mapping[str, Any]) -> tuple[PlacedVm, ...]:
 
 
 def list_unplaced_vms(attributes: Mapping[str, Any]) -> UnplacedVms:
-    """Return the VNFCs without a known machine, by VDU and number: Tacker selected another zone."""
+    """Return the VNFCs without a known machine (Tacker selected another zone), by VDU and number."""
     vnfcs = get_known_blocks(attributes, "vnfcs")
     return {
         (vnfc["vdu"], vnfc["number"]): {**vnfc, "name": name} for name, vnfc in vnfcs.items() if not vnfc.get("machine")
@@ -402,10 +402,9 @@ def build_computed_attributes(
 def _compute_node_labels(
     attributes: Mapping[str, Any], vdu_name: str, operation: str, machine: str, zone: str
 ) -> dict[str, str]:
-    """Return the labels of the node of a worker VM: those of the user, and those about its machine and zone.
-
-    With `label_source` "mgmt_driver" the latter are set by Tacker's management driver. It labels workers of
-    an anti-affinity group at instantiation, and workers of any server group at later operations.
+    """Return the labels of the node of a worker VM: those of the user, and those about its machine and zone. With
+    `label_source` "mgmt_driver" the latter are set by Tacker's management driver. It labels workers of an anti-affinity
+    group at instantiation, and workers of any server group at later operations.
     """
     configured_labels = get_mapping(attributes, "labels")
     if attributes.get("label_source") != MGMT_DRIVER:
@@ -446,8 +445,7 @@ def build_node_properties(attributes: Mapping[str, Any], vm: PlacedVm, _cluster:
     operation = _OPERATION_BY_TRIGGER.get(vm.trigger, HEALED)
     machine, zone = vm.placement.machine, vm.placement.availability_zone
     labels = _compute_node_labels(attributes, vm.pool, operation, machine, zone)
-    # Invalid taints are reported by the checks.
-    taints = [
+    taints = [  # invalid taints are reported by the checks
         Taint(str(taint["key"]), get_text(taint, "value"), str(taint["effect"]))
         for taint in list_mappings(attributes, "taints")
         if taint.keys() >= {"key", "effect"}

@@ -53,9 +53,9 @@ def read_package_and_request(attributes: Mapping[str, Any], files: Files) -> tup
 
 
 def _read_instantiate_request(attributes: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
-    """Return the arguments of the block from its instantiate request (ETSI SOL003, JSON), and problems. They are
-    flavour_id, instantiation_level and parameters. A configured argument must be equal, or not be set; configured
-    parameters override those of the request. While the request is unknown, so are they.
+    """Return the arguments in the instantiate request of a block (ETSI SOL003, JSON), and problems. The arguments are
+    flavour_id, instantiation_level and parameters, unknown while the request is. A configured argument must be equal,
+    or not be set; configured parameters override those of the request.
     """
     text = attributes.get(REQUEST)
     if text is None:
@@ -106,8 +106,8 @@ def _build_request_problem(detail: str) -> Problem:
 
 
 def _read_package_arguments(attributes: Mapping[str, Any], files: Files) -> tuple[dict[str, Any], list[Problem]]:
-    """Return the arguments read from the package in `csar` (vnfd, base_hot and nested), and problems. They are UNKNOWN
-    while its path or the flavour is unknown. There are none without a package, or with a problem.
+    """Return the arguments read from the package in `csar` (vnfd, base_hot and nested), and problems. The arguments are
+    UNKNOWN while its path or the flavour is. There are none without a package, or with a problem.
     """
     path, flavour = attributes.get("csar"), attributes.get("flavour_id")
     if path is None:
@@ -158,14 +158,14 @@ def read_documents(attributes: Mapping[str, Any]) -> ParsedVnf:
 # A VNF is read several times per plan; the result is immutable and depends on the texts alone.
 @lru_cache(maxsize=64)
 def _read_cached(
-    vnfd: str | None, base_hot: str | None, nested: tuple[tuple[str, str], ...], parameters: str, flavour: str
+    vnfd: str | None, base_hot: str | None, nested: tuple[tuple[str, str], ...], parameter_json: str, flavour: str
 ) -> ParsedVnf:
     # Few configurations have a VNF: the TOSCA and HOT parsers are loaded on demand.
     from nexusform.domains.vnf.importers.vnf_reading import read_vnf
 
     return read_vnf(
         VnfSourceDocuments(
-            vnfd=vnfd, base_hot=base_hot, nested=dict(nested), parameters=json.loads(parameters), flavour_id=flavour
+            vnfd=vnfd, base_hot=base_hot, nested=dict(nested), parameters=json.loads(parameter_json), flavour_id=flavour
         )
     )
 
@@ -303,7 +303,7 @@ def resolve_vdu_sku(vdu: Vdu, block: Mapping[str, Any], context: ResourceContext
 
 
 def _find_sku(name: str, vdu: Vdu, block: Mapping[str, Any], context: ResourceContext) -> VmSku | None:
-    """Return the SKU of a flavor with the image of the VDU, else of the flavor alone."""
+    """Return the SKU of a flavor with the image of the VDU, else of the flavor alone, else None."""
     image = str(block.get("image") or vdu.image)  # "": unknown
     return context.find_sku(build_sku_name(name, image)) or context.find_sku(name)
 
@@ -359,9 +359,9 @@ RETRY_KEY: Final = "nexusform-retry-of"
 
 
 def compute_target_levels(attributes: Mapping[str, Any]) -> dict[str, int]:
-    """Return the scale level of each aspect for the arguments of a VNF: as configured, else of its first level."""
-    first_level = read_documents(attributes).vnf.find_level(attributes.get("instantiation_level"))
-    levels = dict(first_level.scale_levels)
+    """Return the scale level of each aspect of a VNF: as configured, else of its instantiation level."""
+    instantiation_level = read_documents(attributes).vnf.find_level(attributes.get("instantiation_level"))
+    levels = dict(instantiation_level.scale_levels)
     for aspect, level in get_mapping(attributes, "scale_levels").items():
         levels[aspect] = int(level)
     return levels
