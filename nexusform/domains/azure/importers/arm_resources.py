@@ -307,7 +307,7 @@ def describe_type(value: Any) -> str:
         text = value if len(value) <= 40 else f"{value[:40]}..."
         return f'the text "{text}"'
     if isinstance(value, int) and abs(value) >= 10**40:
-        return "the number a very large one"
+        return "a very large number"
     if isinstance(value, int | float):
         return f"the number {value!r}"
     return "a list" if isinstance(value, list) else "an object"

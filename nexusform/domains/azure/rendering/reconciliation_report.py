@@ -124,7 +124,7 @@ def _build_rules_section(rules: Sequence[SeparationVerdict]) -> Section:
     for rule in rules:
         is_broken = rule.satisfied != "always"  # "never" or "sometimes"
         rows.append(Row((str(rule.address), rule.scope, "broken" if is_broken else "holds"), is_finding=is_broken))
-    table = Table(("Separation rule", "Scope", "Observed on"), tuple(rows))
+    table = Table(("Separation rule", "Scope", "Now"), tuple(rows))
     return Section("Separation rules", table=table, is_finding=any(row.is_finding for row in rows))
 
 
