@@ -243,7 +243,7 @@ def _build_ranking_table(title: str, ranked: Sequence[RankedCandidate]) -> Secti
         Row((str(rank), candidate.name, _format_ranking_keys(candidate.keys)))
         for rank, candidate in enumerate(visible_candidates, 1)
     )
-    table = Table(("rank", "name", "lowest first"), rows, figures=frozenset({0}))  # the rank is a number
+    table = Table(("rank", "name", "lowest first"), rows, number_columns=frozenset({0}))  # the rank is a number
     return Section(title, tuple(lines), table=table)
 
 
@@ -381,7 +381,7 @@ def build_pools_report(address: str, pools: Sequence[PoolPlacement]) -> Report:
         rows.append(Row((cluster, *cells) if has_several else cells, is_finding=pool.missing_count > 0))
         pool_sections.append(_build_pool_section(pool, has_several))
         racks |= pool.table.actual_vms_per_rack.keys()
-    table = Table(headers, tuple(rows), figures=frozenset({headers.index("count")}))
+    table = Table(headers, tuple(rows), number_columns=frozenset({headers.index("count")}))
     sections = [Section("How its pools spread (expected / actual)", table=table), *pool_sections]
     examples = format_list([pool.objects[0] for pool in pools if pool.objects], 4)
     hint = f"To explain one placement: nexusform explain '{address}' OBJECT, such as {examples}."

@@ -92,7 +92,7 @@ def _build_sections(view: PlanReportData, report: Report, maps: Sequence[SiteMap
     verdict = _build_verdict(view, report)
     if plan.is_failed:
         return [verdict, findings, rules, map_part]
-    has_renames = plan_sections.build_rename_section(view).has_content  # urgent: findings come first
+    has_renames = plan_sections.build_rename_section(view).has_content  # they destroy VMs: findings come first
     domain_parts = load_domain_parts(plan)  # builders of sections of domains, such as fleet
     has_vms = any(site.vms for site in maps)
     vm_list = build_section("vms", "VMs", build_script_placeholder("vm-list")) if has_vms else None

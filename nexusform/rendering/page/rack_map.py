@@ -214,7 +214,9 @@ def _index_vms_by_machine(placements: Iterable[Placement | None]) -> dict[str, l
 
 
 def _map_site(site: SiteVms, rows: _RowsByVm, certain_racks: AbstractSet[_PoolRack]) -> SiteMap:
-    """Build the map of a site of a plan, including VMs of its inventory managed outside of the plan."""
+    """Build the map of a site of a plan, including VMs of its inventory managed outside of the plan. `rows` are the
+    placement changes by VM. In `certain_racks` a pool has the same number of VMs in every sample.
+    """
     # VMs of a newly read inventory existed before, so none of them is placed.
     unmanaged = [
         MapVm(
@@ -296,9 +298,10 @@ def _build_vm(before: _Side, after: _Side, rows: Sequence[PlacementChange]) -> M
 def _find_vm_row(
     rows: Sequence[PlacementChange], before: Placement | None, after: Placement | None
 ) -> PlacementChange | None:
-    """Find the row of the plan about a VM, among all rows with its name; None without any."""
-    # A cluster replaced on another site has one row for removal and one for placement. A VM on one side only gets the
-    # row of this side, any other VM the first row.
+    """Find the row of the plan about a VM, among all rows with its name; None without any. `before` or `after` is None
+    if the VM does not exist then.
+    """
+    # A cluster replaced on another site has two rows per name: one of the removed VM, one of the new VM.
     actions: tuple[PlacementAction, ...] = ()
     if after is None:
         actions = (PlacementAction.REMOVE, PlacementAction.LOSE)

@@ -110,10 +110,8 @@ def _build_suggestions(
 def _build_suggestion(
     diagnostic: Diagnostic, remedy_text: str, edit: TextEdit | None, files: Mapping[str, SourceFile], diff: DiffLines
 ) -> list[dict[str, Any]]:
-    """Build a suggestion of one edit; [] if its lines are not in the diff, or its text contains a bot command. The edit
-    is None for an expression, or a shared argument.
-    """
-    if edit is None:
+    """Build a suggestion of one edit; [] if its lines are not in the diff, or its text contains a bot command."""
+    if edit is None:  # the argument has no literal to replace, or belongs to several instances
         return []
     first_line, last_line = edit.span.start.line, edit.span.end.line
     path = diff.find_path(edit.span.filename)

@@ -77,7 +77,7 @@ def _build_check_case(check: CheckResult, diagnostics: Iterable[Diagnostic]) -> 
                 continue  # elsewhere
             if position.start.byte <= span.start.byte <= position.end.byte:
                 problems.append(diagnostic.detail)
-        texts = problems or check.messages  # the problem of a variable is reported at its value
+        texts = problems or check.messages  # a problem may be reported elsewhere: of a variable, at its value
         details.append(f"{check.address} at {format_location(position)}: {'; '.join(texts)}")
     message = "; ".join(check.messages) or status
     return JunitCase(check.kind, check.address, _OUTCOMES[check.status], message, "\n".join(details))

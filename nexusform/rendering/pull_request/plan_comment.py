@@ -249,24 +249,24 @@ def _render_rack(rack: RackVmCounts, display_name: str) -> list[str]:
     rack has only the last line. A rack with many machines has these lines again for the next slots. The margin on the
     left has the name of the rack, or `before` and `after`.
     """
-    text = escape_control_characters(display_name).replace("\n", " ")
-    name = text if count_columns(text) <= MAX_WIDTH else f"{text[: MAX_WIDTH // 2 - 3]}..."
-    lines: list[str] = []
-    if count_columns(name) >= _MARGIN_WIDTH:  # too long for the margin: on a line of its own
-        lines.append(name)
-        name = ""
+    name = escape_control_characters(display_name).replace("\n", " ")
+    if count_columns(name) > MAX_WIDTH:
+        name = f"{name[: MAX_WIDTH // 2 - 3]}..."  # fits even if each character has two columns
+    is_short = count_columns(name) < _MARGIN_WIDTH
+    lines = [] if is_short else [name]  # too long for the margin: on a line of its own
+    name_margin = fill_to_width(name if is_short else "", _MARGIN_WIDTH)
     machines_per_line = _GROUP_SIZE * _GROUPS_PER_LINE
     for first in range(0, len(rack.machines), machines_per_line):
         machines = rack.machines[first : first + machines_per_line]
         after = _join_in_groups([_format_vm_count(machine.after, is_closed=machine.is_closed) for machine in machines])
         if not rack.existed_before:  # one line without slots; further ones have the first slot in the margin
-            lines.append(fill_to_width(f"from {first + 1}" if first else name, _MARGIN_WIDTH) + after)
+            margin = fill_to_width(f"from {first + 1}", _MARGIN_WIDTH) if first else name_margin
+            lines.append(margin + after)
             continue
         before = _join_in_groups([_format_vm_count(machine.before, is_closed=False) for machine in machines])
         numbers = range(first + 1, first + len(machines) + 1, _GROUP_SIZE)
-        lines.append(
-            (fill_to_width(name, _MARGIN_WIDTH) + "  ".join(f"{number:<{_GROUP_SIZE}}" for number in numbers)).rstrip()
-        )
+        slots = "  ".join(f"{number:<{_GROUP_SIZE}}" for number in numbers)
+        lines.append((name_margin + slots).rstrip())
         lines += [fill_to_width("before", _MARGIN_WIDTH) + before, fill_to_width("after", _MARGIN_WIDTH) + after]
     return lines
 

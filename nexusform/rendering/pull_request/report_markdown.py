@@ -108,7 +108,7 @@ def _render_span(span: StyledText, origin: CodeOrigin) -> str:
 
 def _render_table(table: Table, origin: CodeOrigin) -> list[str]:
     """Render the lines of a table; the row of a finding is bold, and columns with figures are aligned to the right."""
-    rule = ["---:" if column in table.figures else "---" for column in range(len(table.headers))]
+    rule = ["---:" if column in table.number_columns else "---" for column in range(len(table.headers))]
     rows = []
     for row in table.rows:
         cells = [render_text(cell, origin) for cell in row.cells]

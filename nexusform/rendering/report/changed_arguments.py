@@ -120,7 +120,7 @@ def _build_clauses(
     for child in tree.children:
         if child.symbol and _is_configurable(child.name, schema):  # changed, and an argument of users
             clause = f"{child.name} {_format_changed_value(child)}"
-            if child.forces_replacement:  # in a block with a label, such as an agent pool, only that of the block
+            if child.forces_replacement:  # a labelled block, such as an agent pool, is replaced without its resource
                 clause += f" (replaces this {tree.name})" if tree.label else " (forces replacement)"
             clauses += texts.get(child.name) or [clause]
     names_by_change: dict[tuple[str, tuple[str, ...]], list[str]] = {}  # of equally changed blocks

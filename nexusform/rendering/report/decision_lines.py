@@ -293,8 +293,8 @@ def _describe_confidence(plan: Plan, figures: PlacementConfidenceSummary) -> Ite
 
 
 def _describe_vm_confidence(plan: Plan, figures: PlacementConfidenceSummary) -> Iterator[str]:
-    """Yield a clause on the certainty of the predicted locations of placed VMs; nothing without any. It counts the VMs
-    with the same rack count, and the same machine, in every sample. The platform decides the others.
+    """Yield a clause on the certainty of the predicted locations of placed VMs; nothing without any. A rack count is
+    exact if the pool has the same number of VMs on the rack in every sample; a machine if it is the same in every one.
     """
     placed, rack_known, machine_known = figures.vms, figures.exact_rack_counts, figures.exact_machines  # numbers of VMs
     if not placed:
@@ -345,10 +345,11 @@ def _describe_program_check(check: ProgramCheck) -> str:
 
 def _build_previous_plan_line(since: PreviousPlanDifferences | None) -> list[DecisionLine]:
     """Return the line with the differences to an earlier plan: `Since 0123abc: 2 fewer moves; other placement of
-    web-1`. Objects are named only if the numbers do not account for all. Return [] without an earlier plan.
+    web-1`. Return [] without an earlier plan.
     """
     if since is None:
         return []
+    # If each object is counted as a move or a removal, the names are omitted.
     has_uncounted_objects = len(since.objects) != abs(since.moved) + abs(since.removed)
     objects = format_first_items(since.objects, _MAX_NAMES) if has_uncounted_objects else ""
     clauses = (

@@ -67,7 +67,7 @@ def build_name_runs(names: Iterable[str]) -> list[NameRange]:
     for name in dict.fromkeys(names):
         match = _NUMBERED_NAME.fullmatch(name)
         split_names.append((match[1], match[2]) if match else (name, ""))
-    # A number is padded if it starts with 0 and is not 0. Other numbers have the width 0 below.
+    # A number is padded if it starts with 0 and is not 0. Numbers without padding have the width 0 below.
     padded_widths = {(prefix, len(digits)) for prefix, digits in split_names if digits[:1] == "0" and digits != "0"}
     groups: dict[tuple[str, int, bool], list[str]] = {}  # by prefix, width and whether there is a number
     for prefix, digits in split_names:
@@ -86,13 +86,15 @@ def build_name_runs(names: Iterable[str]) -> list[NameRange]:
 
 
 def format_names(names: Iterable[str], maximum: int = _MAX_PREFIXES) -> str:
-    """Format names as runs: `rack1,2,4..7, db`. Beyond `maximum` prefixes, or a dozen runs of one, count the others."""
+    """Format names as runs: `rack1,2,4..7, db`. Names beyond `maximum` prefixes are counted: `a, b and 7 more`. So are
+    names beyond _MAX_SPANS runs of one prefix.
+    """
     distinct_names = list(dict.fromkeys(names))
     runs = group_by(build_name_runs(distinct_names), lambda run: run.prefix)
     if len(runs) > maximum:
         return f"{', '.join(distinct_names[: maximum - 1])} and {len(distinct_names) - maximum + 1:,} more"
     texts: list[str] = []
-    for prefix, prefix_runs in runs.items():  # each limited to one line: the first runs and `and 5 more`
+    for prefix, prefix_runs in runs.items():
         visible_runs, note = prefix_runs, ""
         if len(prefix_runs) > _MAX_SPANS:
             visible_runs = prefix_runs[: _MAX_SPANS - 4]  # the note takes the place of some
@@ -366,8 +368,8 @@ def _fold_equal_sites(sites: Sequence[SitePools]) -> tuple[SitePools, ...]:
 
 
 def _remove_site_names(site: SitePools) -> SitePools:
-    """Return the site without names, as the key for folding equal sites. SITE replaces the name of the site. A cluster
-    has its position among those of the site as name. The racks of a single pool become their number.
+    """Return the site without names, as the key for folding equal sites. SITE replaces the name of the site. Clusters
+    have their position on the site as name. The racks of a single pool become their number: `3 racks`.
     """
     clusters = list(dict.fromkeys(row.cluster for row in site.rows))
     rows: list[PoolRow] = []
@@ -376,7 +378,9 @@ def _remove_site_names(site: SitePools) -> SitePools:
             row,
             cluster=str(clusters.index(row.cluster)),
             pool=_replace_site(row.pool, site.site),
-            racks=format_count(row.rack_count, "rack") if row.pools == 1 else row.racks,  # else counts already
+            racks=format_count(row.rack_count, "rack")
+            if row.pools == 1
+            else row.racks,  # of several pools: `3 racks each`
             note=_replace_site(row.note, site.site),
             spread="",
         )

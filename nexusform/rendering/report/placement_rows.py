@@ -212,7 +212,7 @@ def build_placement_summaries(plan: Plan) -> tuple[PlacementSummary, ...]:
     for row in plan.placements:
         if compute_effect(row) is not Effect.NOT_CREATED:  # such objects count by effect only
             counts[row.kind][_get_displayed_action(row)] += 1
-    # The plan counts all kept objects, but has rows of some only. Those without a row are VMs.
+    # The plan counts all kept objects, but only some of them have a row. Those without a row are VMs.
     kept_rows = sum(actions[PlacementAction.KEEP] for actions in counts.values())
     kept_without_row = max(0, plan.unchanged_count - kept_rows)
     counts[VM][PlacementAction.KEEP] += kept_without_row
@@ -300,8 +300,8 @@ def _build_pool_group(
     simultaneous_pools: frozenset[tuple[str, str, str]],
 ) -> PlacementLineGroup:
     """Build the lines of a pool. Rows form a run if their lines differ only in names and locations. A run has one line.
-    If `detail` is ALL, or for a few moves, each row has a line instead. `simultaneous_pools` (site, cluster, name)
-    re-create all nodes at once.
+    If `detail` is ALL, or for a few moves, each row has a line instead. `simultaneous_pools` are pools, as (site,
+    cluster, name), with all nodes re-created at once. `table` is None for a pool without a table of VM counts.
     """
     kind = rows[0].kind if rows else VM  # without rows there is a table, and only VMs have tables
     # Nodes re-created for one of these triggers share a line.
@@ -351,7 +351,8 @@ def _build_folded_line(run: Sequence[PlacementChange]) -> PlacementLine:
     first_row = run[0]
     state_before, state_after = _get_states(first_row)  # both "" unless an update changes the state
     effect, state = compute_effect(first_row), describe_state(first_row)
-    waiting_state = "" if effect is Effect.RECREATED else state  # then the state is `predicted`, part of the verb
+    # The state of a re-created object is no waiting state, but a part of the verb: `predicted`.
+    waiting_state = "" if effect is Effect.RECREATED else state
     has_origin = effect in _ORIGIN_EFFECTS or _is_observed_elsewhere(first_row)
     origin = _format_locations(first_row.kind, [row.source for row in run]) if has_origin else ""
     target = _format_locations(first_row.kind, [row.target for row in run])
@@ -442,15 +443,14 @@ def _build_single_line(row: PlacementChange, location_formatter: LocationFormatt
     """Build the line of one row. Its origin is shown only if the object leaves it, or was observed elsewhere. Its
     target carries the doubt about it, and the share of samples with the same machine.
     """
-    origin, target = _format_row_locations(row, location_formatter)
     effect = compute_effect(row)
-    if effect is Effect.MOVED and origin == target:  # to another node of one machine: use the long form of both
+    origin, target = _format_row_locations(row, location_formatter)
+    if effect is Effect.MOVED and origin == target:  # a move between nodes of one machine: only the long form has nodes
         origin, target = _format_row_locations(row, format_location_text)
-    is_location_updated = effect is Effect.UPDATED and origin != target  # of an object without a move
-    if not (is_location_updated or effect in _ORIGIN_EFFECTS or _is_observed_elsewhere(row)):
+    has_new_state = effect is Effect.UPDATED and origin != target  # the formatted location includes the state
+    if not (has_new_state or effect in _ORIGIN_EFFECTS or _is_observed_elsewhere(row)):
         origin = ""
-    # The doubt is `or n0 if b arrives first` if the other location is known, "" without a doubt.
-    other_location = enclose("or ", row.scores.get("otherwise"))
+    other_location = enclose("or ", row.scores.get("otherwise"))  # `or n0 if b arrives first`, "" if unknown
     return PlacementLine(
         symbol=_SYMBOLS[_get_displayed_action(row)],
         action=_get_displayed_action(row),

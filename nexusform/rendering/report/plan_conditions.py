@@ -208,15 +208,15 @@ def describe_out_of_service(plan: Plan) -> Iterator[str]:
 
 
 def _count_compute_machines(site: SiteVms) -> int:
-    """Count the compute machines of a site after the plan, without planned racks. Other machines are closed to VMs
-    for a permanent reason; a compute machine has none, or is out of service (with a status).
+    """Count the compute machines of a site after the plan, without planned racks. A machine counts if it is open to
+    VMs, closed for temporary reasons, or out of service. Machines closed for another reason are no compute machines.
     """
     planned_racks = {rack.name for rack in site.racks if rack.is_planned}
     count = 0
     for machine in site.machines:
         if machine.exists_after and machine.facts.rack not in planned_racks:
             reasons = set(machine.facts.unschedulable_reason.split(", "))  # {""} for a machine open to VMs
-            is_out_of_service = machine.facts.status is not None
+            is_out_of_service = machine.facts.status is not None  # only these have a status
             if is_out_of_service or reasons <= _TEMPORARY_REASONS:
                 count += 1
     return count

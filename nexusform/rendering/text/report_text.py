@@ -102,7 +102,7 @@ def render_table(table: Table, paint: Painter, width: int, *, has_details: bool 
     columns = [column for column in range(len(table.headers)) if column not in hidden_columns]
     headers = _escape_cells(table.headers[column] for column in columns)
     rows = [_escape_cells(row.cells[column] for column in columns) for row in table.rows]
-    figures = frozenset(number for number, column in enumerate(columns) if column in table.figures)  # right-aligned
+    right_aligned = frozenset(number for number, column in enumerate(columns) if column in table.number_columns)
     widths = compute_column_widths([headers, *rows])
     separators = 2 * (len(widths) - 1)  # two spaces between columns
     if sum(widths) + separators > width:
@@ -110,13 +110,13 @@ def render_table(table: Table, paint: Painter, width: int, *, has_details: bool 
             rows_with_notes = tuple(_move_details_to_note(table, row) for row in table.rows)
             return render_table(replace(table, rows=rows_with_notes), paint, width, has_details=False)
         return _render_rows_as_records(table, headers, rows, paint, width)
-    lines = [paint(_render_row(headers, widths, figures), "bold")]
+    lines = [paint(_render_row(headers, widths, right_aligned), "bold")]
     previous = ""  # the first cell of the row above; grouped tables show it once
     for row, cells in zip(table.rows, rows, strict=True):
         is_repeated = table.is_grouped and cells[0] == previous
         previous = cells[0]
         shown_cells = ["", *cells[1:]] if is_repeated else cells
-        line = _render_row(shown_cells, widths, figures)
+        line = _render_row(shown_cells, widths, right_aligned)
         lines.append(paint(line, "red") if row.is_finding else line)
         if row.note:
             lines += render_labelled_text("", escape_control_characters(row.note), widths[0] + 4, width)
@@ -135,9 +135,11 @@ def _escape_cells(cells: Iterable[Text]) -> list[str]:
     return [escape_control_characters(get_plain_text(cell)) for cell in cells]
 
 
-def _render_row(cells: Sequence[str], widths: Sequence[int], figures: frozenset[int]) -> str:
-    """Render a row with cells filled to the column widths; `figures` are the columns aligned to the right."""
-    cell_texts = (fill_to_width(cell, widths[column], right=column in figures) for column, cell in enumerate(cells))
+def _render_row(cells: Sequence[str], widths: Sequence[int], right_aligned: frozenset[int]) -> str:
+    """Render a row with cells filled to the column widths; `right_aligned` are positions of columns."""
+    cell_texts = (
+        fill_to_width(cell, widths[column], right=column in right_aligned) for column, cell in enumerate(cells)
+    )
     return "  ".join(cell_texts).rstrip()
 
 
@@ -210,7 +212,7 @@ def render_plan_section(
 def _render_captioned_table(table: Table, width: int, paint: Painter, *, has_details: bool) -> list[str]:
     """Render a table below its caption. A table without numbers shows only its first rows, unless `has_details`."""
     lines = _render_bold_lines(f"{table.caption}:", width, paint) if table.caption else []
-    has_all_rows = has_details or bool(table.figures)
+    has_all_rows = has_details or bool(table.number_columns)
     visible_rows = table.rows if has_all_rows else table.rows[:_MAX_STEPS]
     visible_table = replace(table, rows=visible_rows)
     lines += indent_lines(render_table(visible_table, paint, width - len(_INDENT), has_details=has_details), _INDENT)

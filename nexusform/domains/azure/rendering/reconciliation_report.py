@@ -101,7 +101,7 @@ def _build_location_accuracy_section(checks: Sequence[ClusterLocationCheck]) -> 
         cells = (check.name, f"{count:,}", f"{check.rack_hits:,}", f"{on_machine:,}", f"{count - on_machine:,}")
         rows.append(Row(cells, is_finding=on_machine < count))
     columns = ("Cluster", "VMs", "Rack as predicted", "Machine as predicted", "Misses")
-    return Section("Clusters", table=Table(columns, tuple(rows), figures=frozenset({1, 2, 3, 4})))
+    return Section("Clusters", table=Table(columns, tuple(rows), number_columns=frozenset({1, 2, 3, 4})))
 
 
 def _build_wrong_locations_section(checks: Sequence[ClusterLocationCheck]) -> Section:
@@ -164,7 +164,7 @@ def _build_predictions_section(site: str, record: PredictionRecord) -> Section:
         if subject in _SUBJECTS:
             share = "sure" if percent >= _CERTAIN else f"{percent} % to below {percent + 10} %"
             rows.append(Row((_SUBJECTS[subject], share, f"{class_score.verified:,}", f"{class_score.correct:,}")))
-    table = Table(("Prediction", "Share", "Verified", "Correct"), tuple(rows), figures=frozenset({2, 3}))
+    table = Table(("Prediction", "Share", "Verified", "Correct"), tuple(rows), number_columns=frozenset({2, 3}))
     lines = (format_prediction_accuracy(score),) if score is not None else ()
     return Section(f"Predictions of applied plans on {site}", lines, table=table)
 
@@ -251,7 +251,8 @@ def _build_sections(site: CapturedSite) -> Iterator[Section]:
         Row((sku_id or "none", sku or "not in the catalogue", f"{count:,}")) for sku_id, sku, count in site.skus
     )
     yield Section(
-        f"Hardware of {site.name}", table=Table(("machineSkuId", "Catalogue", "Machines"), rows, figures=frozenset({2}))
+        f"Hardware of {site.name}",
+        table=Table(("machineSkuId", "Catalogue", "Machines"), rows, number_columns=frozenset({2})),
     )
     if site.closed:
         closed = tuple(Row(machine_and_reason, is_finding=True) for machine_and_reason in site.closed)

@@ -154,7 +154,7 @@ def _build_table(explanation: PlacementExplanation) -> Table:
     rows = tuple(Row(_build_cluster_row(cluster, explanation, has_batches=has_batches)) for cluster in clusters)
     scores = ("rank", "spread", "affinity", "margin", "verdict")
     heads = ("cluster", "binding", *(("batch",) if has_batches else ()), *scores)
-    return Table(heads, rows, figures=frozenset(heads.index(name) for name in ("rank", "spread", "affinity")))
+    return Table(heads, rows, number_columns=frozenset(heads.index(name) for name in ("rank", "spread", "affinity")))
 
 
 def _get_state(cluster: ClusterExplanation) -> str:
@@ -422,7 +422,7 @@ def _build_node_scores_section(reason: PodPlacementReason) -> Section:
         rows.append(Row((name_text, *figures)))
     heads = ("node", *rules, "total")
     number_columns = frozenset(range(1, len(heads)))
-    return Section("Feasible nodes by points", table=Table(heads, tuple(rows), figures=number_columns))
+    return Section("Feasible nodes by points", table=Table(heads, tuple(rows), number_columns=number_columns))
 
 
 def _build_rejections_section(nodes: Sequence[NodeVerdict]) -> Section:

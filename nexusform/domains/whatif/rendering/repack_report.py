@@ -34,7 +34,7 @@ def build_repack_report(repack: RepackResult, origin: str) -> Report:
             elif constraint.undecided:
                 answer = "not decided"
             constraint_rows.append(Row((constraint.loosened_by, answer, recreations)))
-        table = Table(("loosened", "fits then", "re-creations"), tuple(constraint_rows), figures=frozenset({2}))
+        table = Table(("loosened", "fits then", "re-creations"), tuple(constraint_rows), number_columns=frozenset({2}))
         sections.append(Section("Blocking constraints (each tested alone)", table=table))
     for number, window in enumerate(repack.windows, 1):
         sections.append(_build_window_section(repack, window, number))
@@ -160,7 +160,7 @@ def _build_window_section(repack: RepackResult, window: RepackWindow, number: in
         vm, pod_count = step.source.vm, f"{step.source.pods:,}"
         locations = format_short_location(vm.placement), format_short_location(step.target)
         rows.append(Row((vm.name, *locations, f"{step.hits} of {step.runs}", pod_count)))
-    table = Table(("VM", "from", "to", "lands", "pods"), tuple(rows), figures=frozenset({3, 4}))
+    table = Table(("VM", "from", "to", "lands", "pods"), tuple(rows), number_columns=frozenset({3, 4}))
     # These machines are closed to new VMs during the window.
     lines = (f"Cordoned meanwhile: {format_list(window.cordons, _MAX_CORDONS)}.",) if window.cordons else ()
     title = f"Window {number} of {len(repack.windows)}"
