@@ -336,7 +336,7 @@ def describe_trigger(row: PlacementChange) -> str:
         return ""  # the object itself stays
     is_new_binding = row.action is PlacementAction.PLACE and KINDS[row.kind].by_resource
     if is_new_binding:
-        # Its trigger may be about another cluster, so its text names that.
+        # A trigger about another cluster has a text with that cluster.
         return _OTHER_CLUSTER_TRIGGERS.get(row.trigger, row.trigger)
     return row.trigger
 

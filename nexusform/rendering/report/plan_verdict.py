@@ -246,7 +246,8 @@ def describe_unknown_cells(sampling: NumaSampling | None) -> str:
     if not sampling.sample_count:
         return f"{unknown_cells}; no other layout was sampled."
     fitting = f"{sampling.fitting_count:,} of {sampling.sample_count:,}"
-    rule = RULE_DESCRIPTIONS.get(str(sampling.displayed_sample))  # None if the plan displays a numbered sample
+    # The plan shows one of the layouts, made by a rule or by a numbered sample (None).
+    rule = RULE_DESCRIPTIONS.get(str(sampling.displayed_sample))
     if rule is not None:
         return f"{unknown_cells}. Everything fits {rule}, and in {fitting} sampled layouts."
     if sampling.fitting_count == sampling.sample_count:

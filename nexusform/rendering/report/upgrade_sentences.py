@@ -128,8 +128,8 @@ def _format_verdict(upgrade: Upgrade) -> str:
 
 
 def build_upgrade_runbook(upgrade: Upgrade) -> tuple[str, ...]:
-    """Build the steps in order: obstacles to remove first, then every pool. Nothing for pools re-created at once."""
-    if not upgrade.is_rolling:
+    """Build the steps of a user in order: obstacles to remove first, then every pool."""
+    if not upgrade.is_rolling:  # all nodes are re-created at once
         return ()
     steps: list[str] = []
     if upgrade.budgets:

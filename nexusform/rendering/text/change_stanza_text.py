@@ -256,7 +256,7 @@ def mark_text_lines(text: str) -> Iterator[tuple[str, bool]]:
     """
     text_column = 0  # start column of the current text; 0 = outside of texts
     for line in text.split("\n"):
-        # The sign of a changed line of a text is in the middle of the level after `text_column`.
+        # A changed line of a text has its sign half a level right of `text_column`.
         sign = SIGN_PATTERN.match(line)
         is_changed = sign is not None and sign.end(1) == text_column + _LEVEL_WIDTH // 2
         yield line, bool(text_column) and not is_changed
