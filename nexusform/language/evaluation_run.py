@@ -160,7 +160,7 @@ class ExpressionRun:
         """
         subject = node if isinstance(node, Span) else node.span
         displayed = enclosing if enclosing is not None else node
-        # While notes are built, problems are discarded and need no notes.
+        # The notes are the references and values. While notes are built, problems are discarded and need none.
         notes = () if isinstance(displayed, Span) or self._is_building_notes else self.build_notes(displayed)
         context = enclosing.span if enclosing is not None and enclosing.span != subject else None
         self.diagnostics.append(build_error(diagnostic_id, detail, subject, context=context, values=notes, **details))
@@ -169,7 +169,7 @@ class ExpressionRun:
     def convert_to_required(
         self, value: Value, requirement: Requirement, node: Expression, enclosing: Expression
     ) -> Value | None:
-        """Convert the value of a part (`node`) to its required type. Report null or another type, and return None."""
+        """Convert the value of a part (`node`) to its required type. Report null or a wrong type: None."""
         if value.raw is None:
             self.report_problem(requirement.null_id, requirement.null_detail, node, enclosing)
             return None

@@ -67,8 +67,8 @@ def get_result_type(operator: str) -> PrimitiveType:
 
 
 def apply_binary_operator(operator: str, left: Value, right: Value) -> Value:
-    """Compute `left operator right`, with operands converted to the type that the operator needs. For `&&` and `||`, no
-    operand decides alone (false for `&&`, true for `||`): the caller has handled that. Raises OperationProblem.
+    """Compute `left operator right`. The operands are already converted to the type of the operator. The caller handles
+    a false operand of `&&`, and a true one of `||`, because each decides alone. Raises OperationProblem.
     """
     if operator == "==":
         return compare_values(left, right)

@@ -92,7 +92,7 @@ def _compute_cartesian_product(*sets: Value) -> Value:
     assert isinstance(row_type, TupleType)
     shortest, longest = zip(*map(_compute_length_bounds, sets), strict=True)  # least and greatest length of each factor
     if shortest != longest or any(factor.raw is UNKNOWN for factor in sets):
-        # Of several rows only one is certain: in a set, equal ones are one.
+        # In a set of rows, equal ones count once: of several rows, at least one remains.
         row_bound = None if None in longest else prod(longest)  # None: no bound
         product_bounds = Refinement(not_null=True, shortest=min(prod(shortest), 1), longest=row_bound)
         return add_refinement(Value(result_type, UNKNOWN), product_bounds)

@@ -317,7 +317,7 @@ def _parse_scalar(event: Any) -> Value:
         return Value(STRING, text)
     if kind not in {"int", "float", "bool", "null", "timestamp"}:
         raise FunctionProblem(f'unsupported tag "{event.tag.replace(_TAG, "!!")}"', argument=0)
-    # As in other implementations, quotes count more than the tag around a text that may begin a number, bool or null.
+    # As in other implementations, quotes override the tag if the text begins like a number, bool or null.
     if event.style in {"'", '"'} and text[:1] in _NON_TEXT_BEGINNINGS:
         return Value(STRING, text)  # "123" stays text even as !!int
     resolved = _parse_plain_scalar(text)
