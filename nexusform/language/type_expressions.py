@@ -58,7 +58,7 @@ def parse_type(expression: Expression) -> tuple[Type | None, list[Diagnostic]]:
 
 
 def check_function_calls(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
-    """Replace the problems about unknown functions in a constant by a better reason: it can call no function."""
+    """Replace the problems about unknown functions in a constant: even known functions are not allowed there."""
     checked_problems = list(problems)
     for index, problem in enumerate(problems):
         if problem.id == "call-to-unknown-function":

@@ -183,8 +183,8 @@ def get_limit_text(breach: Diagnostic) -> str:
 
 
 def _measure_moved_objects(plan: Plan) -> Iterator[GuardRailMeasurement]:
-    """Count interrupted VMs, bindings and pods: moved, re-created in place, without their machine (forgotten VMs, too)
-    or node, stopped by machine actions, or replaced by others. Other removals count for `removed` instead.
+    """Count interrupted VMs, bindings and pods: moved, re-created in place, stopped by machine actions, replaced by
+    others, or left without their machine or node. Other removals count for the limit `removed` instead.
     """
     counts = count_effects(plan.placements)
     substitutions = count_substitutions(plan.placements)
@@ -196,6 +196,7 @@ def _measure_moved_objects(plan: Plan) -> Iterator[GuardRailMeasurement]:
     clauses += describe_stopped_vms(plan.machine_actions)
     clauses += describe_lost_vms(plan)
     interrupted = count_objects_with_effects(counts, *DISRUPTIVE_EFFECTS)
+    # Unmanaged VMs without their machine have no row, so they are counted apart.
     total = interrupted + sum(substitutions.values()) + stopped + plan.lost_unmanaged_count
     yield GuardRailMeasurement(total, format_list(clauses))
 

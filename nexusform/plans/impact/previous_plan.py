@@ -39,6 +39,7 @@ def compare_with_previous(plan: Plan, previous: Plan) -> Plan:
         previous_capacity = capacity_by_site_and_sku.get((row.site, row.vm_sku_name))
         if previous_capacity is not None:
             difference += row.after.minimum - previous_capacity.minimum
+    # Keys of objects with another placement: address, kind, cluster and name.
     objects = _find_differences(_collect_placements(previous), _collect_placements(plan))
     resources = {address for address, _ in _find_differences(_collect_changes(previous), _collect_changes(plan))}
     since = PreviousPlanDifferences(

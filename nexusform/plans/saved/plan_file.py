@@ -81,9 +81,7 @@ def _compute_digest_of_digests(digests: Mapping[str, str]) -> str:
 def write_plan_file(
     plan: Plan, configuration_files: Mapping[str, str], prior_state: Mapping[str, Any] = MappingProxyType({})
 ) -> bytes:
-    """Return the bytes of the plan file. Raises FileProblem. The defaults of optional object attributes in the types of
-    variables are not stored: values already contain them.
-    """
+    """Return the bytes of the plan file. Raises FileProblem."""
     with pause_garbage_collection():
         record = write_record(plan)
         large_fields = {f"{name}.json": record.pop(name, []) for name in _LARGE}  # each is a member of its own
@@ -327,7 +325,7 @@ class _ZipHeaderBuilder:
         self._directory: list[bytes] = []  # an entry per member, written after all of them
 
     def add_member(self, label: bytes, content: bytes) -> bytes:
-        """Return the header of the next member, and add the member to the directory."""
+        """Return the header of the next member (`label`: its name), and add the member to the directory."""
         check = (crc32(content), len(content), len(content))  # without compression both sizes are equal
         head = _LOCAL.pack(b"PK\3\4", _VERSION, _UTF8, _STORED, _TIME, _DATE, *check, len(label), 0) + label
         self._directory.append(

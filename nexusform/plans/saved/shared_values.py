@@ -37,6 +37,7 @@ class DocumentDeduplicator:
     """
 
     def __init__(self, documents: Mapping[str, Any]) -> None:
+        """Store equal lists and objects of the documents once, in `shared`. References replace them in `documents`."""
         collector = _NodeCollector()
         roots = {name: collector.collect_node(document, 0) for name, document in documents.items()}
         self.mark = _LETTER * (collector.longest_run + 1)  # no text of the documents begins with it
@@ -47,7 +48,6 @@ class DocumentDeduplicator:
         for node in collector.nodes:  # the parts of a node precede it
             self._write(node)  # adds shared keys and values
         self.shared = {"keys": list(self._keys), "values": self._values}
-        # In the documents, references replace shared values.
         self.documents = {name: _get_written_form_of_part(root) for name, root in roots.items()}
 
     def _write(self, node: _SharedNode) -> None:
@@ -130,7 +130,7 @@ class _NodeCollector:
         self, value: Any, keys: tuple[str, ...] | None, items: Iterable[Any], depth: int, *, is_shared: bool = True
     ) -> _SharedNode:
         """Return the node of a list (`keys` None) or object with these items, after nodes for its items. Equal values
-        have one node, unless they are not `is_shared` or very deep: then each has a node of its own.
+        have one node. Without `is_shared`, or very deep in a document, each value has a node of its own.
         """
         if depth > _MAXIMUM_DEPTH or not is_shared:
             self._scan_texts_for_mark_letters(value)

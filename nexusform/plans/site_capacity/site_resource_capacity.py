@@ -214,7 +214,9 @@ def count_nodes(
     networks: Mapping[str, str] = MappingProxyType({}),
     claims_by_cluster: Mapping[str, ClaimDemand] = MappingProxyType({}),
 ) -> ClusterNodeCounts:
-    """Count nodes and surge nodes by cluster name. `networks` is by name, too, `claims_by_cluster` by cluster id."""
+    """Count nodes and surge nodes by cluster name. `networks` has the network of nodes by cluster name, and
+    `claims_by_cluster` the storage claimed by pods by cluster id.
+    """
     counts: Counter[str] = Counter()
     surge: dict[str, int] = {}
     claims: dict[str, ClaimDemand] = {}
@@ -330,12 +332,13 @@ def _compute_load_balancer_addresses(supplies: SiteResources) -> Iterator[SiteRe
 
 def _compute_appliance_storage(supplies: SiteResources) -> Iterator[SiteResourceCapacity]:
     """Yield a row per storage appliance (an unknown one if none was captured), and a row of all volumes together."""
-    kind, used = SiteResourceKind.STORAGE, None  # None: not captured
     for appliance in supplies.storage or ():
         used = appliance.used
-        yield _create_row(kind, appliance.name, total=appliance.capacity, used_before=used, used=used)
-    if supplies.storage is None:
-        yield _create_row(kind, name="")
+        yield _create_row(
+            SiteResourceKind.STORAGE, appliance.name, total=appliance.capacity, used_before=used, used=used
+        )
+    if supplies.storage is None:  # not captured
+        yield _create_row(SiteResourceKind.STORAGE, name="")
     name, volume_gib = "", None
     if supplies.volumes is not None:
         count, mib = supplies.volumes
@@ -413,14 +416,14 @@ def _compute_claimed_storage(supplies: SiteResources, claims: Collection[ClaimDe
 def find_scarcest_resource(rows: Iterable[SiteResourceCapacity], kind: SiteResourceKind) -> SiteResourceCapacity | None:
     """Return the row of a kind with the scarcest resource of a site; None without rows of the kind. `free` is the spare
     amount, None if unknown, and `surge` the further need of an upgrade. It is the row with the smallest `free - surge`.
-    If this row is sufficient, a row without a known total precedes it.
+    If this row is sufficient, return one without a known total instead: its resource may be scarcer.
     """
     rows_by_knowledge = group_by((row for row in rows if row.kind is kind), lambda row: row.free is not None)
     known_rows, unknown_rows = rows_by_knowledge.get(True, []), rows_by_knowledge.get(False, [])
     if not known_rows:
         return next(iter(unknown_rows), None)
     scarcest = min(known_rows, key=lambda row: (row.free or 0) - row.surge)  # `free` is known here
-    # Next to known rows, a row with a total but without a known use does not count: its network may have no nodes.
+    # A row with a total but without a known use does not count: it is a network without nodes.
     uncaptured_rows = [row for row in unknown_rows if row.total is None]
     if scarcest.is_insufficient or not uncaptured_rows:
         return scarcest

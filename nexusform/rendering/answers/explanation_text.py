@@ -77,7 +77,7 @@ def _describe_decision_steps(explanation: DecisionExplanation) -> Iterator[_Note
     Rejected machines of the chosen rack have their reason, those elsewhere are counted. If no machine passed the
     filters, yield only the filters.
     """
-    clauses: dict[str, list[str]] = {}  # texts of the filters, by the name of the line they share
+    clauses: dict[str, list[str]] = {}  # texts of the filters, by the name of the line they share, such as "1 fits"
     for step in explanation.filters:
         if step.text:
             clauses.setdefault(step.line, []).append(step.text)

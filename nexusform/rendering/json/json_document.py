@@ -73,7 +73,8 @@ def build_plan_document(
     show_sensitive: bool = False,
 ) -> LazyObject:
     """Build Terraform's JSON plan, large parts lazily. `prior` is the refreshed prior state. `files` (default: those of
-    the configuration) supply source lines. Sensitive values are redacted unless `show_sensitive`; the marks remain.
+    the configuration) supply source lines. `placements` selects the listed placements. Sensitive values are redacted
+    unless `show_sensitive`; the marks remain.
     """
     known_files = files or (configuration.files if configuration else _NO_FILES)
     changes = _select_changes(plan)

@@ -114,10 +114,10 @@ class LazyArray:
     __slots__ = ("_make",)
 
     def __init__(self, create_items: Callable[[], Iterable[Any]]) -> None:
-        self._make = create_items
+        self._create_items = create_items
 
     def __iter__(self) -> Iterator[Any]:
-        return iter(self._make())
+        return iter(self._create_items())
 
 
 class LazyObject(dict[str, Any]):

@@ -60,7 +60,7 @@ _CONDENSED_SCALE: Final = _MapSizes(row=5, gap=1, cell=24, label=0, racks_per_li
 
 
 def render_svg(plan: Plan) -> str:
-    """Render the rack map of a plan as an SVG document. Without sites, use the picture of a domain, if it has one."""
+    """Render the rack map of a plan as an SVG document. Without sites, use the picture of a domain such as fleet."""
     maps = build_rack_maps(plan)
     verdict = enclose("Blocked by ", describe_rejection(plan))
     if plan.errored:  # the maps have the current placement only

@@ -250,7 +250,7 @@ _MAX_PATH_VALUE_LENGTH: Final = 60
 
 def describe_changed_paths(name: str, old: Any, new: Any, marks: Any) -> list[str]:
     """Return clauses about the parts of an argument that differ between its old and new value, sorted by path:
-    `labels.team "a" -> "b"`, `zones[1] removed`. `marks` has the sensitive paths (see `build_path_trie`).
+    `labels.team "a" -> "b"`, `zones[1] removed`. `marks` has the sensitive paths as nested keys: `{"a": {0: True}}`.
     """
     from deepdiff import DeepDiff
     from deepdiff.helper import notpresent

@@ -298,7 +298,7 @@ class Comparison(Struct, frozen=True):
         Other strings of several lines are compared by line, and short ones as a whole.
         """
         structures = (_parse_json(old), _parse_json(new))
-        if None not in structures:  # None: not JSON
+        if None not in structures:  # both are JSON, or absent; a null inside is kept as a value
             structure = Comparison(self.show_unchanged, keep_null=True).compare_values("", *structures, DYNAMIC)
             return DifferenceNode(NodeKind.JSON, symbol, children=(structure,))
         old_lines, new_lines = ([] if text is ABSENT else text.split("\n") for text in (old, new))
