@@ -111,7 +111,7 @@ def _has_named_parts(value_type: Type) -> bool:
 class LazyArray:
     """A JSON array with items created during writing. It can be iterated several times."""
 
-    __slots__ = ("_make",)
+    __slots__ = ("_create_items",)
 
     def __init__(self, create_items: Callable[[], Iterable[Any]]) -> None:
         self._create_items = create_items

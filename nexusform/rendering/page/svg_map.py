@@ -389,6 +389,7 @@ class RackOverviewDrawing:
     """Drawing of one site with at most `rack_limit` racks, with its `width` and `height`."""
 
     def __init__(self, site: SiteMap, rack_limit: int = MAX_RACKS) -> None:
+        """Compute the size of the drawing, with at most `rack_limit` racks of the site."""
         self._site = site
         self._racks = site.racks[: max(rack_limit, 0)]
         lines = -(-len(self._racks) // _RACKS_PER_LINE)  # rounded up

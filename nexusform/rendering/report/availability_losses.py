@@ -34,7 +34,7 @@ _JOB: Final = "/Job/"
 
 
 def find_availability_losses(plan: Plan) -> Iterator[str]:
-    """Yield a clause for each loss: forgotten VMs without machine, weak control planes, pools and workloads down."""
+    """Yield a clause for each loss: unmanaged VMs without machine, weak control planes, pools and workloads down."""
     yield from describe_lost_vms(plan)
     yield from _describe_control_plane_losses(plan)
     format_cluster = build_cluster_formatter(plan.placement_tables)

@@ -196,9 +196,9 @@ def select_vm_rows(plan: Plan, *actions: PlacementAction) -> list[PlacementChang
 
 
 def select_placement_rows(plan: Plan, detail: ShownPlacements) -> Iterator[PlacementChange]:
-    """Yield the rows of changed objects; with `all` also of kept ones. An object observed elsewhere is changed."""
+    """Yield the rows of changed objects; with `all` also of kept ones."""
     for row in plan.placements:
-        is_unchanged = row.action is PlacementAction.KEEP and not row.trigger
+        is_unchanged = row.action is PlacementAction.KEEP and not row.trigger  # a trigger: it was observed elsewhere
         if not is_unchanged or detail is ShownPlacements.ALL:
             yield row
 
