@@ -257,7 +257,7 @@ def _list_machine_of_each_vm(vms: Iterable[PlacedVm]) -> list[str]:
 def add_recorded_vms(
     inventory: PlanInventory, kind: ResourceType, attributes: Mapping[str, Any], note: Mapping[str, Any] | None
 ) -> None:
-    """Add the unmanaged VMs recorded in the note of a rack or machine to the inventory."""
+    """Add the unmanaged VMs recorded in the note (private data in state) of a rack or machine to the inventory."""
     for site_id, unmanaged_vm in read_recorded_vms(kind, attributes, note):
         inventory.unmanaged.setdefault(site_id, []).append(unmanaged_vm)
 
@@ -265,7 +265,9 @@ def add_recorded_vms(
 def read_recorded_vms(
     resource_type: ResourceType, attributes: Mapping[str, Any], note: Mapping[str, Any] | None
 ) -> list[tuple[str, OccupiedCapacity]]:
-    """Return (site id, VM) for each unmanaged VM recorded in the note of a rack or machine; [] for other resources."""
+    """Return (site id, VM) for each unmanaged VM recorded in the note (private data in state) of a rack or machine, and
+    [] for other resources.
+    """
     rows = [*get_list(note, UNMANAGED_KEY), *get_list(note, FORGOTTEN_KEY)]
     if not rows or resource_type.kind not in {PlanningKind.RACK, PlanningKind.MACHINE}:
         return []

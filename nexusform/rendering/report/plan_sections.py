@@ -432,7 +432,7 @@ def _format_share(line: PlacementLine) -> str:
 
 
 def _select_listed(view: PlanReportData, groups: Sequence[PlacementLineGroup]) -> list[PlacementLineGroup]:
-    """Return the groups; many lines of new VMs are left out, unless requested, as the table of pools has them."""
+    """Return the groups. Without a request for details, many new VMs are left out: the table of pools has them."""
     new_vms = select_vm_rows(view.plan, PlacementAction.PLACE)
     if view.vm_detail is ShownPlacements.ALL or view.is_long or len(new_vms) <= MAX_NEW_VMS:
         return list(groups)

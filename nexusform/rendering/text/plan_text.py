@@ -422,7 +422,7 @@ def _describe_certainty(view: PlanReportData, width: int) -> list[str]:
 
 
 def render_next_step(options: PlanTextOptions, paint: Painter) -> str:
-    """Render the rule and the next step; not used in automation."""
+    """Render a horizontal line and the next step of the user; not used in automation."""
     width = options.width
     if options.saved_path:
         name = escape_control_characters(options.saved_path)
