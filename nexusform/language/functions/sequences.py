@@ -154,7 +154,7 @@ def _select_matching_keys(values: Value, keys: Value, searchset: Value) -> Value
     chosen = []
     for key, value in zip(value_keys, values.raw, strict=True):
         match_index = first_indices.get(compute_order_key(key), no_match)
-        # An unknown search key before the first match may be the same key. As in Terraform, the result is then empty.
+        # As in Terraform, the result is empty if an unknown search key before the match may be equal to the key.
         earlier_keys = [unknown_key for index, unknown_key in unknown_keys if index < match_index]
         if any(compare_values(key, unknown_key).raw is UNKNOWN for unknown_key in earlier_keys):
             return Value(values.type, ())
