@@ -153,10 +153,9 @@ class ExpressionRun:
         enclosing: Expression | None = None,
         **details: Any,
     ) -> Value:
-        """Add an error about an expression, and return the unknown value in its place.
-
-        `node` is the offending part, `enclosing` the expression to display around it. The references of the
-        displayed expression are listed with their values. `details` are further fields of the error.
+        """Add an error about an expression, and return the unknown value in its place. `node` is the offending part,
+        `enclosing` the expression to display around it. The references of the displayed expression are listed with
+        their values. `details` are further fields of the error.
         """
         subject = node if isinstance(node, Span) else node.span
         displayed = enclosing if enclosing is not None else node
@@ -315,9 +314,8 @@ class Files(Protocol):
         """Check whether a regular file exists at the path."""
 
     def find_files(self, base: str, pattern: str) -> list[str]:
-        """Find regular files below `base` that match the pattern (`*`, `**`, `?`, `[]`, `{}`).
-
-        Returns sorted slash-separated paths relative to `base`. Raises MissingDirectory.
+        """Find regular files below `base` that match the pattern (`*`, `**`, `?`, `[]`, `{}`). Returns sorted
+        slash-separated paths relative to `base`. Raises MissingDirectory.
         """
 
     def resolve_path(self, path: str) -> str:
@@ -415,9 +413,8 @@ def get_element(value: Value, key: Value) -> Value | Problem:
 
 
 def _get_sequence_element(value: Value, key: Value) -> Value | Problem:
-    """Return the element of a list or tuple at a position (unknown if either is unknown), or the problem.
-
-    The length of a tuple, and the types of its elements, are known from its type even if its value is unknown.
+    """Return the element of a list or tuple at a position (unknown if either is unknown), or the problem. The length of
+    a tuple, and the types of its elements, are known from its type even if its value is unknown.
     """
     value_type = value.type
     try:
@@ -456,9 +453,8 @@ def _describe_range(position: int, length: int) -> str:
 
 
 def _get_map_entry(value: Value, key: Value) -> Value | Problem:
-    """Return the entry of a map or object at a key (unknown if either is unknown), or the problem.
-
-    The keys of an object are known from its type even if its value is unknown; those of a map are not.
+    """Return the entry of a map or object at a key (unknown if either is unknown), or the problem. The keys of an
+    object are known from its type even if its value is unknown; those of a map are not.
     """
     value_type = value.type
     try:

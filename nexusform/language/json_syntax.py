@@ -192,9 +192,8 @@ class _JsonReader:
         return syntax.JsonArray(tuple(items), self.positions.build_span(begin, end))
 
     def _has_comma_before_next_item(self, closing: str, item: str, begin: int) -> bool:
-        """Return True at a comma, False at the `closing` bracket. Raise an error at any other token.
-
-        `begin` is the offset of the opening bracket, and `item` the word for a part in messages.
+        """Return True at a comma, False at the `closing` bracket. Raise an error at any other token. `begin` is the
+        offset of the opening bracket, and `item` the word for a part in messages.
         """
         if self.kind == closing:
             return False

@@ -48,9 +48,8 @@ _INVALID: Final = "invalid-type-specification"
 
 
 def parse_type(expression: Expression) -> tuple[Type | None, list[Diagnostic]]:
-    """Parse a type expression. Return None, with diagnostics, if it is not a type.
-
-    Defaults of optional attributes are converted to the attribute's type; `convert_value` applies them.
+    """Parse a type expression. Return None, with diagnostics, if it is not a type. Defaults of optional attributes are
+    converted to the attribute's type; `convert_value` applies them.
     """
     parser = _TypeParser()
     parsed_type = parser.parse_type(expression)
@@ -160,9 +159,8 @@ class _TypeParser:
         return _COLLECTIONS[name](self.parse_type(argument))  # a list, set or map
 
     def _parse_object(self, argument: Expression, call: Call) -> Type:
-        """Parse the argument of `object(...)`. Invalid attributes are reported and omitted.
-
-        Any other argument than a map is reported; the result is then the open type.
+        """Parse the argument of `object(...)`. Invalid attributes are reported and omitted. Any other argument than a
+        map is reported; the result is then the open type.
         """
         if not isinstance(argument, ObjectCons):
             self._add_error(

@@ -211,7 +211,6 @@ def _compute_decimal_digits(size: int | Fraction, count: int | None) -> tuple[st
 
 def _render_general(size: int | Fraction, precision: int | None, mode: str) -> str:
     """Render a number as Go does for %g: plainly (`123`), or with an exponent if that is small or large (`1e-05`).
-
     Small is below -4. Large is at least the number of significant digits (`precision`), 6 if it is None.
     """
     count = None if precision is None else max(precision, 1)  # significant digits; None: all

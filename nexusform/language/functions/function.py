@@ -135,9 +135,8 @@ def convert_argument(function: Function, position: int, argument: Value) -> Valu
 
 
 def invoke_function(function: Function, arguments: Sequence[Value]) -> Value:
-    """Call a function of the language with converted arguments, and return the result. Raises FunctionProblem.
-
-    A parameter may exclude null, unknown values and marks (such as "sensitive"). An excluded null is an error. With an
+    """Call a function of the language with converted arguments, and return the result. Raises FunctionProblem. A
+    parameter may exclude null, unknown values and marks (such as "sensitive"). An excluded null is an error. With an
     excluded unknown value the result is unknown, and the body is not called. Excluded marks are removed for the call.
     The result gets all removed marks.
     """

@@ -49,9 +49,8 @@ def _remove_empty_strings(strings: Value) -> Value:
 
 
 def _find_concat_result_type(arguments: Sequence[Value]) -> Type:
-    """Return the type of `concat`: a list for lists with a common element type, otherwise a tuple.
-
-    The type of a tuple has one part for each element. It is DYNAMIC if the elements of a list are unknown.
+    """Return the type of `concat`: a list for lists with a common element type, otherwise a tuple. The type of a tuple
+    has one part for each element. It is DYNAMIC if the elements of a list are unknown.
     """
     if not arguments:
         raise FixedProblem("at least one argument is required")
@@ -128,9 +127,8 @@ def _collect_flat_elements(sequence: Value, elements: list[Value], marks: list[f
 
 
 def _select_matching_keys(values: Value, keys: Value, searchset: Value) -> Value:
-    """Evaluate `matchkeys`: the elements of `values` at the positions of those keys that are in `searchset`.
-
-    `keys` has a key for each value: values [1, 2], keys ["a", "b"] and searchset ["b"] give [2].
+    """Evaluate `matchkeys`: the elements of `values` at the positions of those keys that are in `searchset`. `keys` has
+    a key for each value: values [1, 2], keys ["a", "b"] and searchset ["b"] give [2].
     """
     if len(values.raw) != len(keys.raw):
         raise FixedProblem("length of keys and values should be equal")
@@ -217,7 +215,6 @@ def _compute_reversed_list(sequence: Value) -> Value:
 
 def _find_slice_result_type(arguments: Sequence[Value]) -> Type:
     """Return the type of `slice`: of a list its own type, of a tuple the types of the elements between the indices.
-
     With an unknown index, the type of a tuple is DYNAMIC. Raises FunctionProblem for indices out of range.
     """
     sequence, start, end = arguments

@@ -82,9 +82,8 @@ def _find_product_type(arguments: Sequence[Value]) -> Type:
 
 
 def _compute_cartesian_product(*sets: Value) -> Value:
-    """Compute all combinations of elements, the last factor varying fastest.
-
-    If a factor is unknown, or its length, the result is unknown, with bounds of its length.
+    """Compute all combinations of elements, the last factor varying fastest. If a factor is unknown, or its length, the
+    result is unknown, with bounds of its length.
     """
     result_type = _find_product_type(sets)
     assert isinstance(result_type, (ListType, SetType))

@@ -38,9 +38,8 @@ def split_clusters(text: str) -> list[str]:
 
 
 def _change_case(change: Callable[[str], str], text: str) -> str:
-    """Change the case of a text by character, with a method of Python's texts (`change`).
-
-    The length never changes: `ß` has no capital of one character, and is kept.
+    """Change the case of a text by character, with a method of Python's texts (`change`). The length never changes: `ß`
+    has no capital of one character, and is kept.
     """
     if text.isascii():
         return change(text)

@@ -330,9 +330,8 @@ class Body(Node, frozen=True):
     end_span: Span
 
     def list_literal_paths(self, prefix: Path = ()) -> Iterator[Path]:
-        """List the paths written in the text, in its order: arguments with the keys inside them, and blocks.
-
-        A block with labels has two paths, without and with them. Parts of a list have the path of the list.
+        """List the paths written in the text, in its order: arguments with the keys inside them, and blocks. A block
+        with labels has two paths, without and with them. Parts of a list have the path of the list.
         """
         parts: list[Attribute | Block] = [*self.attributes, *self.blocks]
         for part in sorted(parts, key=lambda part: part.span.start.byte):

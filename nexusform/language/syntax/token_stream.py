@@ -118,9 +118,8 @@ class TokenStream(Struct):
     def read_loop_names(
         self, diagnostic_id: str, construct: str, missing_in: str, since: int | None = None
     ) -> tuple[str | None, str]:
-        """Read `v in` or `k, v in` of a `for`; return the names of key (None without one) and value.
-
-        `construct` is the subject of the details of errors, `missing_in` the detail about a missing `in`.
+        """Read `v in` or `k, v in` of a `for`; return the names of key (None without one) and value. `construct` is the
+        subject of the details of errors, `missing_in` the detail about a missing `in`.
         """
         key_name = None
         detail = f"{construct} requires variable name after 'for'."
@@ -152,7 +151,6 @@ class TokenStream(Struct):
         self, diagnostic_id: str, detail: str, index: int | None = None, since: int | None = None, headline: str = ""
     ) -> MalformedSyntaxError:
         """Report a syntax error at the token `index` (by default the next one) and return the exception to raise.
-
         `since` is the first token of the construct. A token foreign to the language gets its own error in place of the
         given one.
         """
@@ -189,9 +187,8 @@ class TokenStream(Struct):
                 self.index = min(bisect_left(self.tokens.starts, closing_match.end()), last)
 
     def _is_preceded_by_not_operator(self, index: int) -> bool:
-        """Check whether the token follows a `not` intended as an operator, as in `not x`.
-
-        The token begins an operand. The `not` is no attribute (`a.not`), and no name at the start of a line or block.
+        """Check whether the token follows a `not` intended as an operator, as in `not x`. The token begins an operand.
+        The `not` is no attribute (`a.not`), and no name at the start of a line or block.
         """
         kinds = self.tokens.kinds
         return (

@@ -103,9 +103,8 @@ class _NodeCollector:
 
     def collect_node(self, value: Any, depth: int) -> Any:
         """Return the value itself if it is a scalar, else the node of all lists or objects equal to it. `depth` is the
-        level of the value in its document.
-
-        Example: `{"a": [1, 2], "b": [1, 2]}` has one node for both lists, with two uses, and one for the object.
+        level of the value in its document. Example: `{"a": [1, 2], "b": [1, 2]}` has one node for both lists, with two
+        uses, and one for the object.
         """
         kind = value.__class__
         if kind in _SCALARS:
@@ -210,10 +209,8 @@ class DocumentExpander:
         """Return the document, changed in place, with all references resolved. A reference is a text with the mark as
         its prefix: it becomes a shared value or UNKNOWN. A list with a reference to keys as its first element becomes
         an object: its other elements are the values of these keys. Containers are searched one by one, not recursively.
-        Raises SharedValuesError.
-
-        Example with the mark `&`: `["&:0", "&1"]` is an object with the keys number 0, here a single one. Its value is
-        the shared value number 1.
+        Raises SharedValuesError. Example with the mark `&`: `["&:0", "&1"]` is an object with the keys number 0, here a
+        single one. Its value is the shared value number 1.
         """
         box = [document]  # a container around the document, because the document itself may be a reference
         containers: list[Any] = [box]  # still to be searched

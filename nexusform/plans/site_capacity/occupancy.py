@@ -279,10 +279,9 @@ def read_recorded_vms(
 
 def build_unmanaged_vms_note(vms: Iterable[OccupiedCapacity]) -> Mapping[str, Any]:
     """Build the note (private data in state) of a rack or machine with its unmanaged VMs, a row for each one. A row has
-    the first six fields of OccupiedCapacity; the list of its cells follows, unless they are unknown.
-
-    Example: `{"unmanaged": [["bm01", "vm1", 8, 32, 100, 2, [0, 1]]]}` is a VM of 8 cores, 32 GiB of memory and 100 GiB
-    of disk in the cells 0 and 1 of bm01.
+    the first six fields of OccupiedCapacity; the list of its cells follows, unless they are unknown. Example:
+    `{"unmanaged": [["bm01", "vm1", 8, 32, 100, 2, [0, 1]]]}` is a VM of 8 cores, 32 GiB of memory and 100 GiB of disk
+    in the cells 0 and 1 of bm01.
     """
     rows: list[list[Any]] = []
     for vm in vms:

@@ -282,9 +282,8 @@ def _create_row(kind: SiteResourceKind, name: str, **figures: Any) -> SiteResour
 
 def _compute_node_addresses(supplies: SiteResources, nodes: _SiteNodeCounts) -> Iterator[SiteResourceCapacity]:
     """Yield a row per network, by name, with the number of its used addresses. Each node of a cluster and each VM uses
-    one. `surge` is the number of further addresses for the upgrade of a cluster. Unknown figures are None.
-
-    Then follows a row without a name if networks were not read, and a row per cluster without a known network.
+    one. `surge` is the number of further addresses for the upgrade of a cluster. Unknown figures are None. Then follows
+    a row without a name if networks were not read, and a row per cluster without a known network.
     """
     read_networks = {network.name: network for network in supplies.networks or ()}
     all_clusters = nodes.before.keys() | nodes.after.keys()
