@@ -141,9 +141,7 @@ def _serialize_documents(documents: Mapping[str, Any]) -> tuple[str, dict[str, b
 def read_plan_file(
     data: bytes, name: str = "the plan file", own_version: str = nexusform.__version__
 ) -> tuple[SavedPlan | None, list[Diagnostic]]:
-    """Return the content of a plan file, or None and the diagnostics of its rejection. `name` is its display
-    name, `own_version` the version of this nexusform.
-    """
+    """Return the content of a plan file, or None and diagnostics. `own_version` is the version of this nexusform."""
     try:
         with pause_garbage_collection():
             return _parse_plan(data, name, own_version), []
@@ -168,16 +166,12 @@ def _parse_plan(data: bytes, name: str, own_version: str) -> SavedPlan:
         if digests[member] != compute_digest(members[member]):
             raise _build_damaged_file_error(name, f'Its part "{member}" was changed after it was saved.')
     documents = _parse_plan_documents(manifest, members, name)
-    record = documents.pop(_PLAN)
-    if not isinstance(record, dict):
-        raise _build_damaged_file_error(name, f'Its part "{_PLAN}" is not an object.')
+    record = _pop_object(documents, _PLAN, name)
     try:
         configuration_files = convert(documents.pop(_CONFIGURATION), dict[str, str])
     except ValidationError:
         raise _build_damaged_file_error(name, f'Its part "{_CONFIGURATION}" does not contain files.') from None
-    prior_state = documents.pop(_PRIOR)
-    if not isinstance(prior_state, dict):
-        raise _build_damaged_file_error(name, f'Its part "{_PRIOR}" is not an object.')
+    prior_state = _pop_object(documents, _PRIOR, name)
     large_fields = {part: documents.pop(f"{part}.json") for part in _LARGE}  # each is a member of its own
     try:
         plan = read_record(Plan, record | large_fields)
@@ -193,6 +187,14 @@ def _parse_plan(data: bytes, name: str, own_version: str) -> SavedPlan:
         signed_digest=_compute_digest_of_digests({part: compute_digest(content) for part, content in members.items()}),
         signature=signature,
     )
+
+
+def _pop_object(documents: dict[str, Any], part: str, name: str) -> dict[str, Any]:
+    """Remove a part from the documents of the plan file `name` and return it. Raises DiagnosticsError for no object."""
+    document = documents.pop(part)
+    if not isinstance(document, dict):
+        raise _build_damaged_file_error(name, f'Its part "{part}" is not an object.')
+    return document
 
 
 def _parse_signature(content: bytes | None, name: str) -> dict[str, Any] | None:

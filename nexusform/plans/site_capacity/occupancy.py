@@ -265,9 +265,7 @@ def add_recorded_vms(
 def read_recorded_vms(
     resource_type: ResourceType, attributes: Mapping[str, Any], note: Mapping[str, Any] | None
 ) -> list[tuple[str, OccupiedCapacity]]:
-    """Return (site id, VM) for each unmanaged VM recorded in the note (private data in state) of a rack or machine, and
-    [] for other resources.
-    """
+    """Return (site id, VM) for each unmanaged VM in the note (private data in state) of a rack or machine, else []."""
     rows = [*get_list(note, UNMANAGED_KEY), *get_list(note, FORGOTTEN_KEY)]
     if not rows or resource_type.kind not in {PlanningKind.RACK, PlanningKind.MACHINE}:
         return []

@@ -217,9 +217,7 @@ def render_page(
     extra_scripts: Sequence[Markup] = (),
     policy: str = _POLICY,
 ) -> str:
-    """Render a page with a map drawn from `data`, as one file. `extra_scripts` follow the scripts of every page.
-    `policy` is the Content-Security-Policy.
-    """
+    """Render a page with a map drawn from `data`, as one file. `policy` is the Content-Security-Policy."""
     # Build the fixed bar: sections (filled by a script), search and theme.
     sections = build_element("nav", build_element("ul", id="sections"), aria_label="Sections")
     placeholder = "Find a VM, rack, site or placement"

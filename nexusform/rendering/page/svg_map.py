@@ -73,9 +73,7 @@ def render_svg(plan: Plan) -> str:
 
 
 def render_maps(maps: Sequence[SiteMap], verdict: str = "", *, empty_text: str = "The plan has no site.") -> str:
-    """Render an SVG document of maps, one below the other, under a verdict. If its machines exceed MAX_BYTES, draw only
-    racks.
-    """
+    """Render an SVG document of maps below a verdict. If it exceeds MAX_BYTES, draw racks without their machines."""
     # A VM needs at least _MIN_VM_BYTES: draw no machines if the document is certain to be too large.
     if sum(len(site.vms) for site in maps) * _MIN_VM_BYTES <= MAX_BYTES:
         picture = _render_machines(maps, verdict, empty_text)

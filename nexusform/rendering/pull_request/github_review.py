@@ -91,9 +91,7 @@ def build_review(
 def _build_suggestions(
     diagnostic: Diagnostic, configuration: Configuration | None, files: Mapping[str, SourceFile], diff: DiffLines
 ) -> list[dict[str, Any]]:
-    """Build suggestions (review comments with a commit button) for the first remedy of a finding with all of its edits
-    in lines of the diff; [] if there is none.
-    """
+    """Build suggestions (comments with a button) of the first remedy with all edits in the diff; [] without one."""
     if configuration is None:
         return []  # the places to edit are unknown
     for remedy in diagnostic.extra.get("fit", {}).get("suggested_fixes", ()):

@@ -48,9 +48,7 @@ class ChangeStanza(Struct, frozen=True):
 def build_stanzas(
     plan: Plan, registries: PluginRegistries, detail: ShownPlacements = ShownPlacements.CHANGED
 ) -> tuple[ChangeStanza, ...]:
-    """Build the stanzas of all reported changes, each with its header and the tree of its difference. `detail` decides
-    if hints refer to placements below.
-    """
+    """Build the stanza of each reported change: header and difference. `detail` decides if hints mention placements."""
     find_schema = create_schema_lookup(registries)
     placement_counts = count_placements(plan)
     stanzas = []

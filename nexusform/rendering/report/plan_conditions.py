@@ -141,9 +141,7 @@ def describe_machine_actions(plan: Plan) -> Iterator[str]:
 
 
 def _describe_action(action: PlannedMachineAction) -> str:
-    """Return sentences about the maintenance window of a machine action. They name its time, the VMs to move before it,
-    and the VMs stopped during it.
-    """
+    """Return sentences on the maintenance window of an action: its time, VMs to move before, and VMs stopped in it."""
     limit = _format_minutes(action.minutes)
     sentences = [f"Window {action.window} on {action.site}: {action.action} of {action.machine}, up to {limit}."]
     if action.leaving_vms:

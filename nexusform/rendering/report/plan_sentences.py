@@ -77,9 +77,7 @@ _REASON_TRIGGERS: Final = frozenset({"moved_on_the_hub"})
 
 
 def format_headline(change: Change) -> str:
-    """Return the text after the address: `will be created`. A replacement may have a text for its reason. A change
-    without an action is an import or a move.
-    """
+    """Return the text after the address: `will be created`. A change without an action is an import or a move."""
     if change.action in REPLACE_ACTIONS:
         return _REPLACEMENT_HEADLINES.get(change.reason, "must be replaced")
     if change.action is Action.NO_OP:
@@ -356,9 +354,7 @@ def build_cluster_formatter(items: Iterable[_ClusterItem]) -> Callable[[_Cluster
 
 
 def describe_plan_evaluation(plan: Plan) -> str:
-    """Return facts about the evaluation of the configuration: sandboxed or not, and its files, servers and programs.
-    Return "" for a plan without this record.
-    """
+    """Return facts about the evaluation: sandboxed or not, its files, servers and programs; "" without a record."""
     evaluation = plan.basis.evaluation
     if evaluation is None:
         return ""

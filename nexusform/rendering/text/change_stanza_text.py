@@ -42,9 +42,7 @@ _MAX_OUTPUT_LINES: Final = 3
 
 
 def render_stanza(stanza: ChangeStanza, paint: Painter = PLAIN) -> str:
-    """Render comment lines, header and body without a final newline. If the object is destroyed or replaced, the last
-    word of the headline is highlighted.
-    """
+    """Render comment lines, header and body without a final newline. `destroyed` and `replaced` are highlighted."""
     headline = escape_control_characters(stanza.headline)
     front, _, last_word = headline.rpartition(" ")
     if last_word in ("destroyed", "replaced") and "not" not in front:  # `will not be destroyed`

@@ -66,9 +66,7 @@ def render_report_text(report: Report, *, colour: bool = False, width: int = 80)
 
 
 def _render_section(section: Section, paint: Painter, width: int) -> list[str]:
-    """Render the lines of one section: sentences, notes, commands, then its table. Of a folded table render only the
-    first rows, and the number of the others.
-    """
+    """Render the lines of a section: sentences, notes, commands, then its table; a folded one has its first rows."""
     styles = ("red",) if section.is_finding else ()
     inner_width = width - len(_INDENT)
     paragraphs = (_wrap_text(get_plain_text(line), inner_width) for line in section.lines)
@@ -183,30 +181,25 @@ def render_plan_section(
     """
     if not section.has_content:
         return []
-    parts: list[str] = []  # finished paragraphs
-    tables = section.all_tables
+    sentences = [escape_control_characters(get_plain_text(line)) for line in section.lines]
+    table_lines = [
+        _render_captioned_table(table, width, paint, has_details=has_details) for table in section.all_tables
+    ]
     # The title is omitted if every table has a caption, unless the captions are mere addresses (of rollouts).
-    is_titled = bool(section.groups) or any(not table.caption for table in tables) or section.name == "rollouts"
-    lines: list[str] = []  # of the paragraph in progress
-    if section.title and is_titled:
-        lines.append(paint(f"{section.title.removesuffix(':')}:", "bold"))
-    for table in tables:
-        lines += _render_captioned_table(table, width, paint, has_details=has_details)
-        if table.caption and not is_titled:  # each table is a part
-            parts.append("\n".join(lines))
-            lines = []
+    has_captions = all(table.caption for table in section.all_tables) and section.name != "rollouts"
+    is_titled = bool(section.groups) or not has_captions
+    if table_lines and not is_titled:  # each table is a paragraph; the sentences belong to the last one
+        paragraphs = list(map("\n".join, table_lines))
+        paragraphs[-1] += "".join(f"\n  {sentence}" for sentence in sentences)
+        return paragraphs
+    lines = [paint(f"{section.title.removesuffix(':')}:", "bold")] if section.title and is_titled else []
+    lines += chain.from_iterable(table_lines)
     lines += render_report_items(section.groups, width, paint, hint)
-    if parts:  # only tables with captions: the sentences belong to the last one
-        parts[-1] += "".join(f"\n  {escape_control_characters(get_plain_text(line))}" for line in section.lines)
-    elif lines:  # indent the sentences below the title or the items
-        for line in map(get_plain_text, section.lines):
-            lines += wrap_line(f"{_INDENT}{escape_control_characters(line)}", 4, width)
-    else:  # paragraphs with blank lines between them
-        for line in map(get_plain_text, section.lines):
-            if lines:
-                lines.append("")
-            lines += _wrap_text(line, width)
-    return [*parts, "\n".join(lines)] if lines else parts
+    if not lines:  # a paragraph per sentence
+        return ["\n\n".join("\n".join(wrap_lines(sentence, width)) for sentence in sentences)] if sentences else []
+    for sentence in sentences:  # below the title or the items
+        lines += wrap_line(f"{_INDENT}{sentence}", 4, width)
+    return ["\n".join(lines)]
 
 
 def _render_captioned_table(table: Table, width: int, paint: Painter, *, has_details: bool) -> list[str]:
