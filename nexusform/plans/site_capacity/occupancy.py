@@ -201,20 +201,8 @@ def list_changed_racks(sites: Iterable[SiteVms]) -> tuple[RackVmCounts, ...]:
 
 
 def _list_site_changes(site: SiteVms) -> list[RackVmCounts]:
-    """Return the racks of a site with added or removed VMs, and the numbers of VMs on each of their machines. Unmanaged
-    VMs on a deleted machine count as removed.
-    """
-    # Numbers of VMs by machine: on both sides of the plan, only before it, and only after it.
-    unchanged: Counter[str] = Counter()
-    removed: Counter[str] = Counter()
-    added: Counter[str] = Counter()
-    for vm in site.unmanaged_vms:
-        counter = removed if vm.is_lost else unchanged
-        counter[vm.placement.machine] += 1
-    for pool in site.pools:
-        unchanged.update(_list_machine_of_each_vm(pool.unchanged))
-        removed.update(_list_machine_of_each_vm(pool.removed))
-        added.update(_list_machine_of_each_vm(pool.added))
+    """Return the racks of a site with added or removed VMs, and the numbers of VMs on each of their machines."""
+    unchanged, removed, added = _count_vms_by_machine(site)
     racks = []
     for rack, members in group_by(site.machines, lambda machine: machine.facts.rack).items():
         names = [machine.facts.name for machine in members]
@@ -229,6 +217,21 @@ def _list_site_changes(site: SiteVms) -> list[RackVmCounts]:
             removed_count = sum(removed[name] for name in names)
             racks.append(RackVmCounts(site.name, rack, tuple(counts), removed_count))
     return racks
+
+
+def _count_vms_by_machine(site: SiteVms) -> tuple[Counter[str], Counter[str], Counter[str]]:
+    """Return the numbers of unchanged, removed and added VMs by machine. Unmanaged VMs on a deleted machine count as
+    removed.
+    """
+    unchanged, removed, added = Counter[str](), Counter[str](), Counter[str]()
+    for vm in site.unmanaged_vms:
+        counter = removed if vm.is_lost else unchanged
+        counter[vm.placement.machine] += 1
+    for pool in site.pools:
+        unchanged.update(_list_machine_of_each_vm(pool.unchanged))
+        removed.update(_list_machine_of_each_vm(pool.removed))
+        added.update(_list_machine_of_each_vm(pool.added))
+    return unchanged, removed, added
 
 
 def select_without_new_sharing(sites: Iterable[SiteVms]) -> frozenset[str]:

@@ -288,24 +288,27 @@ def describe_alternatives(alternatives: Sequence[MachineAlternative], demand: De
     return lines
 
 
+def _describe_needed_removals(alternatives: Sequence[MachineAlternative]) -> str:
+    """Return a sentence on the machines with capacity after the fewest removals of other VMs."""
+    minimum = min(len(alternative.removed_vms) for alternative in alternatives)
+    best = [alternative for alternative in alternatives if len(alternative.removed_vms) == minimum]
+    machines = format_first_items(
+        [f"{alternative.machine} ({format_list(alternative.removed_vms, 3)})" for alternative in best], _MAX_NAMES
+    )
+    other_note = enclose("; ", len(alternatives) - len(best), " more if several were removed")
+    count = format_count(len(best), "machine")
+    return f"{count} would have capacity with {format_count(minimum, 'VM')} fewer: {machines}{other_note}."
+
+
 def _describe_needed_change(
     need: MachineObstacle | None, alternatives: Sequence[MachineAlternative], demand: Demand, pool_size: int
 ) -> str:
     """Return a sentence on the machines with capacity for a VM after the change `need`, such as another zone or a
-    smaller SKU. For LEAVE other VMs must leave. Without a need (None), the VM fits there already, but the machines rank
-    lower. The change concerns all VMs of the pool; `pool_size` is their number.
+    smaller SKU. Without a need (None), the VM fits there already, but the machines rank lower. The change concerns all
+    VMs of the pool; `pool_size` is their number.
     """
     if need is MachineObstacle.LEAVE:
-        # Describe the machines with the fewest VMs to remove.
-        minimum = min(len(alternative.removed_vms) for alternative in alternatives)
-        best = [alternative for alternative in alternatives if len(alternative.removed_vms) == minimum]
-        machines = format_first_items(
-            [f"{alternative.machine} ({format_list(alternative.removed_vms, 3)})" for alternative in best], _MAX_NAMES
-        )
-        other_count = len(alternatives) - len(best)
-        other_note = enclose("; ", other_count, " more if several were removed")
-        count = format_count(len(best), "machine")
-        return f"{count} would have capacity with {format_count(minimum, 'VM')} fewer: {machines}{other_note}."
+        return _describe_needed_removals(alternatives)
     scope = f"all {pool_size:,} VMs of the pool" if pool_size > 1 else "the VM"
     # With one need, a machine has only one of the three texts.
     reasons = [f"{item.machine} ({item.unschedulable_reason or item.hint or item.rule})" for item in alternatives]

@@ -225,12 +225,9 @@ def render_report_items(groups: Sequence[ItemGroup], width: int, paint: Painter,
     visible, hidden = urgent_first[:_MAX_ITEMS], urgent_first[_MAX_ITEMS:]
     visible_ids = set(map(id, visible))  # by identity, because two groups may have equal items
     max_label_width = width - _SYMBOL_WIDTH - _MIN_TEXT_WIDTH  # the text of a longer label is below it
-    label_width = 0  # of the longest short label
-    for item in visible:
-        columns = count_columns(escape_control_characters(item.label))
-        if columns <= max_label_width:
-            label_width = max(label_width, columns)
-    column = label_width + _SYMBOL_WIDTH  # of the texts
+    label_widths = [count_columns(escape_control_characters(item.label)) for item in visible]
+    short_widths = [label_width for label_width in label_widths if label_width <= max_label_width]
+    column = _SYMBOL_WIDTH + max(short_widths, default=0)  # of the texts
     lines: list[str] = []
     for group in groups:
         group_items = [item for item in group.items if id(item) in visible_ids]
