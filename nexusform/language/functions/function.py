@@ -212,13 +212,14 @@ def build_plain_function(
     examples: Sequence[tuple[str, str]] = (),
 ) -> Function:
     """Build a function from primitives to a primitive; `compute` works on the raw values."""
-
-    def compute_value(*arguments: Value) -> Value:
-        return Value(returns, compute(*[a.raw for a in arguments]))
-
-    parameter_records = tuple([Parameter(*parameter) for parameter in parameters])  # names, types and descriptions
-    example_records = tuple([Example(*example) for example in examples])  # calls and results
-    return Function(name, description, parameter_records, returns, compute_value, example_records)
+    return Function(
+        name,
+        description,
+        tuple([Parameter(*parameter) for parameter in parameters]),  # names, types and descriptions
+        returns,
+        lambda *arguments: Value(returns, compute(*[argument.raw for argument in arguments])),
+        tuple([Example(*example) for example in examples]),  # calls and results
+    )
 
 
 def call_function(node: Call, run: ExpressionRun) -> Value:

@@ -9,6 +9,7 @@ from bisect import bisect_left
 from collections.abc import Callable
 from contextlib import suppress
 from decimal import Decimal, InvalidOperation
+from functools import partial
 from unicodedata import normalize
 
 from msgspec import Struct
@@ -326,17 +327,18 @@ def decode_quoted_text(text: str, report_escape: ReportEscape) -> str:
     """Decode the content of quotation marks. `report_escape` is called for invalid escapes."""
     if "\\" not in text and "{" not in text:  # no escape: all have a backslash or are "$${" or "%%{"
         return normalize_text(text)
+    return normalize_text(_ESCAPE.sub(partial(_decode_match, report_escape), text))
 
-    def decode_match(match: re.Match[str]) -> str:
-        escape = match.group()
-        if escape in _SIMPLE:
-            return _SIMPLE[escape]
-        problem, decoded = _decode_escape(escape)
-        if problem:
-            report_escape(problem, *match.span())
-        return decoded
 
-    return normalize_text(_ESCAPE.sub(decode_match, text))
+def _decode_match(report_escape: ReportEscape, match: re.Match[str]) -> str:
+    """Return the text of an escape found by _ESCAPE, and report an invalid one."""
+    escape = match.group()
+    if escape in _SIMPLE:
+        return _SIMPLE[escape]
+    problem, decoded = _decode_escape(escape)
+    if problem:
+        report_escape(problem, *match.span())
+    return decoded
 
 
 # Errors by selector, the character after the backslash.

@@ -51,9 +51,13 @@ def compare_with_previous(plan: Plan, previous: Plan) -> Plan:
 
 def _compute_capacity_difference(before: Iterable[SpareCapacitySummary], after: Iterable[SpareCapacitySummary]) -> int:
     """Return the difference of certain spare capacity, over the sites of both plans with the same largest SKU."""
-    previous = {(row.site, row.vm_sku_name): row.after.minimum for row in before}
-    rows = [row for row in after if (row.site, row.vm_sku_name) in previous]
-    return sum(row.after.minimum - previous[row.site, row.vm_sku_name] for row in rows)
+    earlier_capacity = {(row.site, row.vm_sku_name): row.after.minimum for row in before}
+    difference = 0
+    for row in after:
+        earlier = earlier_capacity.get((row.site, row.vm_sku_name))
+        if earlier is not None:
+            difference += row.after.minimum - earlier
+    return difference
 
 
 def _find_differences(before: Mapping[_Key, Any], after: Mapping[_Key, Any]) -> set[_Key]:

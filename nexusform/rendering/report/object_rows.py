@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import chain
 from typing import Any, Final, TypeAlias
 
@@ -53,14 +54,15 @@ class ObjectFold(Struct, frozen=True):
 
 
 def create_schema_lookup(registries: PluginRegistries) -> SchemaLookup:
-    """Return a function for the schema of an address, None for an unknown type."""
+    """Return a function for the schema of an address."""
+    return partial(_find_schema, registries)
 
-    def find_schema(address: Address) -> BlockSchema | None:
-        table = registries.data_sources if address.mode == "data" else registries.resource_types
-        resource_type = table.get(address.type)
-        return resource_type.schema if resource_type else None
 
-    return find_schema
+def _find_schema(registries: PluginRegistries, address: Address) -> BlockSchema | None:
+    """Return the schema of an address, None for an unknown type."""
+    table = registries.data_sources if address.mode == "data" else registries.resource_types
+    resource_type = table.get(address.type)
+    return resource_type.schema if resource_type else None
 
 
 def build_object_folds(plan: Plan, find_schema: SchemaLookup) -> tuple[ObjectFold, ...]:

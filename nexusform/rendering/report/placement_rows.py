@@ -306,16 +306,8 @@ def _build_pool_group(
     kind = rows[0].kind if rows else VM  # without rows there is a table, and only VMs have tables
     # Nodes re-created for one of these triggers share a line.
     recreation_triggers = _find_recreation_triggers(rows, detail) if kind == VM else frozenset()
-
-    def collect_line_contents(row: PlacementChange) -> tuple[object, ...]:
-        """Return everything on the line of a row except its name and locations; it is equal in all rows of a run."""
-        # A node re-created on the same machine is part of the same line as moved ones.
-        effect = Effect.MOVED if row.trigger in recreation_triggers else compute_effect(row)
-        doubt = format_uncertainty_mark(row)
-        return (row.action.value, describe_trigger(row), _get_states(row), effect, describe_state(row), doubt)
-
     lines: list[PlacementLine] = []
-    for run in group_by(rows, collect_line_contents).values():
+    for run in group_by(rows, lambda row: _collect_line_contents(row, recreation_triggers)).values():
         is_move = compute_effect(run[0]) is Effect.MOVED or _is_observed_elsewhere(run[0])
         max_single_lines = MAX_SINGLE_MOVES if is_move else 1
         if run[0].trigger in recreation_triggers:
@@ -341,6 +333,14 @@ def _find_recreation_triggers(rows: Iterable[PlacementChange], detail: ShownPlac
     # Nodes of a rolling upgrade always share a line.
     maximums = {**dict.fromkeys(RECREATION_VERBS, MAX_SINGLE_MOVES), ROLLING: 0}
     return frozenset(trigger for trigger, maximum in maximums.items() if counts[trigger] > maximum)
+
+
+def _collect_line_contents(row: PlacementChange, recreation_triggers: frozenset[str]) -> tuple[object, ...]:
+    """Return everything on the line of a row except its name and locations; it is equal in all rows of a run."""
+    # A node re-created on the same machine is part of the same line as moved ones.
+    effect = Effect.MOVED if row.trigger in recreation_triggers else compute_effect(row)
+    doubt = format_uncertainty_mark(row)
+    return (row.action.value, describe_trigger(row), _get_states(row), effect, describe_state(row), doubt)
 
 
 def _build_folded_line(run: Sequence[PlacementChange]) -> PlacementLine:

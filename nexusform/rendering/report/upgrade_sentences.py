@@ -1,6 +1,6 @@
 """Sentences about cluster upgrades: feasibility, batches, disruptions and the runbook."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Final
 
@@ -47,12 +47,8 @@ def describe_upgrades(upgrades: Sequence[Upgrade]) -> list[str]:
             clauses.append(f"{format_count(upgrade.vms, 'node')} of {format_cluster(upgrade)} {verb} re-created")
         return clauses
     nodes = format_count(sum(upgrade.vms for upgrade in recreations), "node")
-    return [*clauses, f"{nodes} of {format_count(_count_clusters(recreations), 'cluster')} are re-created"]
-
-
-def _count_clusters(upgrades: Iterable[Upgrade]) -> int:
-    """Count distinct clusters; several sites may have one of the same name."""
-    return len({(upgrade.site_id, upgrade.cluster) for upgrade in upgrades})
+    clusters = {(upgrade.site_id, upgrade.cluster) for upgrade in recreations}
+    return [*clauses, f"{nodes} of {format_count(len(clusters), 'cluster')} are re-created"]
 
 
 def is_upgrade_blocked(upgrade: Upgrade) -> bool:

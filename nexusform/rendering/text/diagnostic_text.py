@@ -37,14 +37,10 @@ def render_diagnostics(
     """Render all diagnostics by level, the most severe first, with similar warnings merged. `terraform` uses errors and
     warnings only, errors last, as Terraform does. `width` is in terminal columns. Return "" without diagnostics.
     """
-
-    def compute_order(diagnostic: Diagnostic) -> tuple[bool, int]:
-        level = _get_level(diagnostic, terraform=terraform)
-        return terraform and level is Level.ERROR, level.order
-
+    merged = merge_similar_warnings(diagnostics)  # sorted below: the most severe first, in Terraform last
+    merged.sort(key=lambda diagnostic: _get_level(diagnostic, terraform=terraform).order, reverse=terraform)
     return "".join(
-        render_diagnostic(diagnostic, files, colour=colour, width=width, terraform=terraform)
-        for diagnostic in sorted(merge_similar_warnings(diagnostics), key=compute_order)
+        render_diagnostic(diagnostic, files, colour=colour, width=width, terraform=terraform) for diagnostic in merged
     )
 
 
