@@ -111,11 +111,7 @@ def apply_limits(plan: Plan, limits: Iterable[GuardRailLimit]) -> Plan:
     limits = tuple(limits)
     error_ids = {problem.id for problem in plan.errors}
     if limits and plan.errored and error_ids != {STRANDED}:
-        results = [GuardRailResult(limit.name, limit.value, None, UNKNOWN, _PLAN_FAILED) for limit in limits]
-        names = format_list(format_limit(limit.name, limit.value) for limit in limits)
-        text = f"{names} {select_word_form(len(limits), 'was', 'were')} not checked because {_PLAN_FAILED}."
-        warning = build_warning(NOT_CHECKED, text)  # instead of errors
-        return replace(plan, guard_rails=tuple(results), diagnostics=(*plan.diagnostics, warning))
+        return _add_unchecked_limits(plan, limits)
     results = []
     diagnostics: list[Diagnostic] = []
     # Resources without a prediction make every figure unknown.
@@ -141,6 +137,15 @@ def _build_limit_error(limit: GuardRailLimit, breach: GuardRailMeasurement) -> D
     text = breach.text if may_start_with_name else f"{breach.text[:1].upper()}{breach.text[1:]}"
     detail = f"{text}; -fail-on={limit_text} allows {allowed}."
     return build_error(GUARD_RAIL, detail, extra={_LIMIT: limit_text})
+
+
+def _add_unchecked_limits(plan: Plan, limits: Sequence[GuardRailLimit]) -> Plan:
+    """Return a failed plan with an unknown result per limit, and one warning for all instead of errors."""
+    results = [GuardRailResult(limit.name, limit.value, None, UNKNOWN, _PLAN_FAILED) for limit in limits]
+    names = format_list(format_limit(limit.name, limit.value) for limit in limits)
+    text = f"{names} {select_word_form(len(limits), 'was', 'were')} not checked because {_PLAN_FAILED}."
+    warning = build_warning(NOT_CHECKED, text)
+    return replace(plan, guard_rails=tuple(results), diagnostics=(*plan.diagnostics, warning))
 
 
 def _summarize_breaches(

@@ -3,7 +3,7 @@
 """
 
 import posixpath
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from msgspec import Struct
@@ -53,19 +53,7 @@ def render_html(
     content = build_page_content(plan, sources, registries)
     title = f"nexusform plan: {content.headline}"
     workspace = f"workspace {plan.workspace}" if plan.workspace != "default" else ""
-    # The directory and the commit are links if the code host is known.
-    origin_parts: list[Part] = []
-    if origin.url:
-        directory = origin.directory or "top directory"
-        address = posixpath.join(origin.url, origin.directory).rstrip("/")
-        origin_parts.append(build_element("a", directory, href=address))
-    if origin.commit:
-        name = f"commit {origin.commit[:_COMMIT_LENGTH]}"
-        # Code hosts have the commit page next to the files: `/blob/COMMIT` ends the address of the files.
-        host_address, separator, _ = origin.url.rpartition(f"/blob/{origin.commit}")
-        commit_link = build_element("a", name, href=f"{host_address}/commit/{origin.commit}") if separator else name
-        origin_parts.append(commit_link)
-    facts = [plan.timestamp, workspace, *origin_parts]
+    facts = [plan.timestamp, workspace, *_list_origin_parts(origin)]
     parts: list[Part] = []
     for fact in filter(None, facts):
         parts += [" \N{MIDDLE DOT} ", fact]  # the first dot is dropped
@@ -78,6 +66,19 @@ def render_html(
 
 
 _COMMIT_LENGTH: Final = 7
+
+
+def _list_origin_parts(origin: CodeOrigin) -> Iterator[Part]:
+    """Yield the directory and the commit of the configuration, if known; as links if the code host is known."""
+    if origin.url:
+        directory = origin.directory or "top directory"
+        address = posixpath.join(origin.url, origin.directory).rstrip("/")
+        yield build_element("a", directory, href=address)
+    if origin.commit:
+        name = f"commit {origin.commit[:_COMMIT_LENGTH]}"
+        # Code hosts have the commit page next to the files: `/blob/COMMIT` ends the address of the files.
+        host_address, separator, _ = origin.url.rpartition(f"/blob/{origin.commit}")
+        yield build_element("a", name, href=f"{host_address}/commit/{origin.commit}") if separator else name
 
 
 def _build_sections(view: PlanReportData, report: Report, maps: Sequence[SiteMap]) -> list[Part]:

@@ -18,7 +18,7 @@ from nexusform.diagnostics.phrases import (
 )
 from nexusform.plans.maintenance import PlannedMachineAction
 from nexusform.plans.plan import Feasibility, FeasibilityResult, LossEffect, Plan
-from nexusform.plans.site_capacity.occupancy import SiteVms, list_out_of_service, select_largest_sku_rows
+from nexusform.plans.site_capacity.occupancy import OutOfService, SiteVms, list_out_of_service, select_largest_sku_rows
 from nexusform.scheduling.machine_actions import ACTION_PENDING
 from nexusform.scheduling.racks.vms import IN_UNKNOWN_STATE, UNKNOWN_STATE, MachineStatus
 
@@ -188,14 +188,8 @@ def describe_out_of_service(plan: Plan) -> Iterator[str]:
     for site_id, rows in group_by(list_out_of_service(plan.sites), lambda row: row.site_id).items():
         site = sites[site_id]
         scope = f" on {site.name}" if len(sites) > 1 else ""
-        total = _count_compute_machines(site)
-        # Count the machines by reason, most first: `4 Off: BMC unreachable; 1 cordoned by Azure: Degraded: port down`.
-        counts = Counter(_describe_status(row.status) for row in rows)
-        ordered = sorted(counts.items(), key=lambda entry: (-entry[1], entry[0]))  # by count, then by text
-        groups = [f"{count:,} {text}" for text, count in ordered[:_MAX_GROUPS]]
-        hidden_count = sum(count for _, count in ordered[_MAX_GROUPS:])
-        groups += format_counts([(hidden_count, "more")])
-        sentences = [f"Out of service{scope}: {len(rows):,} of {total:,} machines ({'; '.join(groups)})."]
+        total, reasons = _count_compute_machines(site), "; ".join(_count_by_reason(rows))
+        sentences = [f"Out of service{scope}: {len(rows):,} of {total:,} machines ({reasons})."]
         if site_id in capacities:
             capacity = capacities[site_id]
             after_rack_loss = capacity.free_interval_after_rack_loss
@@ -203,6 +197,14 @@ def describe_out_of_service(plan: Plan) -> Iterator[str]:
         if any(row.status.cordoned_by == _AZURE for row in rows):
             sentences.append(_AZURE_RULE)
         yield " ".join(sentences)
+
+
+def _count_by_reason(rows: Iterable[OutOfService]) -> list[str]:
+    """Count machines by reason, most first: `4 Off: BMC unreachable`, `1 cordoned by Azure: Degraded: port down`."""
+    counts = Counter(_describe_status(row.status) for row in rows)
+    ordered = sorted(counts.items(), key=lambda entry: (-entry[1], entry[0]))  # by count, then by text
+    hidden_count = sum(count for _, count in ordered[_MAX_GROUPS:])
+    return [*(f"{count:,} {text}" for text, count in ordered[:_MAX_GROUPS]), *format_counts([(hidden_count, "more")])]
 
 
 def _count_compute_machines(site: SiteVms) -> int:

@@ -100,14 +100,27 @@ def render_table(table: Table, paint: Painter, width: int, *, has_details: bool 
     columns = [column for column in range(len(table.headers)) if column not in hidden_columns]
     headers = _escape_cells(table.headers[column] for column in columns)
     rows = [_escape_cells(row.cells[column] for column in columns) for row in table.rows]
-    right_aligned = frozenset(number for number, column in enumerate(columns) if column in table.number_columns)
     widths = compute_column_widths([headers, *rows])
     separators = 2 * (len(widths) - 1)  # two spaces between columns
-    if sum(widths) + separators > width:
-        if has_details and table.details:
-            rows_with_notes = tuple(_move_details_to_note(table, row) for row in table.rows)
-            return render_table(replace(table, rows=rows_with_notes), paint, width, has_details=False)
-        return _render_rows_as_records(table, headers, rows, paint, width)
+    if sum(widths) + separators <= width:
+        right_aligned = frozenset(number for number, column in enumerate(columns) if column in table.number_columns)
+        return _render_rows_in_columns(table, headers, rows, right_aligned, paint, width)
+    if has_details and table.details:
+        rows_with_notes = tuple(_move_details_to_note(table, row) for row in table.rows)
+        return render_table(replace(table, rows=rows_with_notes), paint, width, has_details=False)
+    return _render_rows_as_records(table, headers, rows, paint, width)
+
+
+def _render_rows_in_columns(
+    table: Table,
+    headers: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    right_aligned: frozenset[int],
+    paint: Painter,
+    width: int,
+) -> list[str]:
+    """Render a table as a line per row. `headers` and `rows` are its visible cells as text. A note is below its row."""
+    widths = compute_column_widths([headers, *rows])
     lines = [paint(_render_row(headers, widths, right_aligned), "bold")]
     previous = ""  # the first cell of the row above; grouped tables show it once
     for row, cells in zip(table.rows, rows, strict=True):
