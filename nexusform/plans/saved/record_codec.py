@@ -309,15 +309,8 @@ def _build_record_shape(kind: type[Any]) -> Shape:
         readers[field.name] = shape.read
         sequence = _build_sequence_shape(shape)  # of the values of the column
         assert sequence.write is not None
-        columns.append(
-            ColumnField(
-                field.name,
-                default,
-                can_deduplicate=not shape.is_plain,
-                write_many=sequence.write,
-                read_many=sequence.read,
-            )
-        )
+        can_deduplicate = not shape.is_plain
+        columns.append(ColumnField(field.name, default, can_deduplicate, sequence.write, sequence.read))
     required_names = frozenset(name for name, _, default in writers if default is NODEFAULT)
     table = _TableConverter(kind, tuple(columns))
     return Shape(partial(_write_fields, writers), partial(_read_fields, kind, readers, required_names), table)

@@ -220,9 +220,7 @@ def _list_site_changes(site: SiteVms) -> list[RackVmCounts]:
 
 
 def _count_vms_by_machine(site: SiteVms) -> tuple[Counter[str], Counter[str], Counter[str]]:
-    """Return the numbers of unchanged, removed and added VMs by machine. Unmanaged VMs on a deleted machine count as
-    removed.
-    """
+    """Count unchanged, removed and added VMs by machine. Unmanaged VMs on a deleted machine count as removed."""
     unchanged, removed, added = Counter[str](), Counter[str](), Counter[str]()
     for vm in site.unmanaged_vms:
         counter = removed if vm.is_lost else unchanged

@@ -214,9 +214,7 @@ def count_nodes(
     networks: Mapping[str, str] = MappingProxyType({}),
     claims_by_cluster: Mapping[str, ClaimDemand] = MappingProxyType({}),
 ) -> ClusterNodeCounts:
-    """Count nodes and surge nodes by cluster name. `networks` has the network of nodes by cluster name, and
-    `claims_by_cluster` the storage claimed by pods by cluster id.
-    """
+    """Count nodes and surge nodes by cluster name. `networks` is by cluster name, `claims_by_cluster` by cluster id."""
     counts: Counter[str] = Counter()
     surge: dict[str, int] = {}
     claims: dict[str, ClaimDemand] = {}
@@ -331,13 +329,12 @@ def _compute_load_balancer_addresses(supplies: SiteResources) -> Iterator[SiteRe
 
 def _compute_appliance_storage(supplies: SiteResources) -> Iterator[SiteResourceCapacity]:
     """Yield a row per storage appliance (an unknown one if none was captured), and a row of all volumes together."""
+    kind = SiteResourceKind.STORAGE
     for appliance in supplies.storage or ():
         used = appliance.used
-        yield _create_row(
-            SiteResourceKind.STORAGE, appliance.name, total=appliance.capacity, used_before=used, used=used
-        )
+        yield _create_row(kind, appliance.name, total=appliance.capacity, used_before=used, used=used)
     if supplies.storage is None:  # not captured
-        yield _create_row(SiteResourceKind.STORAGE, name="")
+        yield _create_row(kind, name="")
     name, volume_gib = "", None
     if supplies.volumes is not None:
         count, mib = supplies.volumes
@@ -362,8 +359,7 @@ def _compute_pod_storage(
     supplies: SiteResources, before: ClusterNodeCounts, after: ClusterNodeCounts
 ) -> SiteResourceCapacity:
     """Build the row of the storage claimed by pods, for clusters with known pods. Its name lists these clusters, then
-    the others and one claim without a size: `c1; not of c2; data-0 has no size`. Without a cluster with known pods,
-    the use is unknown (None).
+    the others and one claim without a size: `c1; not of c2; data-0 has no size`. Without any, the use is unknown: None.
     """
     claims = {**before.claims, **after.claims}  # by name of a cluster with known pods
     unknown_clusters = [cluster for cluster in after.counts if cluster not in claims]

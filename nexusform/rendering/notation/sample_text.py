@@ -52,9 +52,7 @@ SAMPLES_FORM: Final = RecordForm(
 
 
 def build_sampled_capacity(sampled_capacity: SampledShortage | None) -> dict[str, Any] | None:
-    """Build the JSON of the numbers of VMs without capacity. If NUMA cells of VMs are unknown, samples of them give an
-    interval for each number. Return None without samples.
-    """
+    """Build the JSON of VMs without capacity: intervals over samples of unknown NUMA cells; None without samples."""
     if sampled_capacity is None:
         return None
     pools = [

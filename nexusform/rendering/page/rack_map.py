@@ -131,9 +131,8 @@ def build_rack_maps(plan: Plan) -> tuple[SiteMap, ...]:
 
 
 def build_short_names(clusters: Sequence[str]) -> dict[str, str]:
-    """Return a short name by cluster, for the boxes of its VMs: its name without the prefix of all names. If a name
-    becomes empty or is still too long, use the numbers of the clusters instead. The entry OUTSIDE, for
-    unmanaged VMs, has a dot.
+    """Return a short name by cluster, for the boxes of its VMs: its name without the prefix of all names. If one is
+    empty or too long, use numbers instead. The entry OUTSIDE, for unmanaged VMs, has a dot.
     """
     names = [name for name in clusters if name != OUTSIDE]
     common_prefix = posixpath.commonprefix(names) if len(names) > 1 else ""
@@ -214,9 +213,7 @@ def _index_vms_by_machine(placements: Iterable[Placement | None]) -> dict[str, l
 
 
 def _map_site(site: SiteVms, rows: _RowsByVm, certain_racks: AbstractSet[_PoolRack]) -> SiteMap:
-    """Build the map of a site of a plan, including VMs of its inventory managed outside of the plan. `rows` are the
-    placement changes by VM. In `certain_racks` a pool has the same number of VMs in every sample.
-    """
+    """Build the map of a site, with unmanaged VMs. On `certain_racks`, a pool has as many VMs in every sample."""
     # VMs of a newly read inventory existed before, so none of them is placed.
     unmanaged = [
         MapVm(

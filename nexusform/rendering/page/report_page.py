@@ -53,9 +53,7 @@ def render_report_page(
     plays: Sequence[Playback] = (),
     rows: Sequence[PlacementChange] = (),
 ) -> str:
-    """Render a report as a page. Simulations (`plays`) replace `pictures` by a map. The search field of the page finds
-    `rows`, the bindings and pods.
-    """
+    """Render a report as a page, with a search field for `rows`. Simulations (`plays`) replace `pictures` by a map."""
     data = build_simulation_data(plays, rows)
     if plays:
         # Colour the map by cluster at first, or by free capacity if no simulation has steps to watch.

@@ -121,9 +121,8 @@ def _render_table(table: Table, origin: CodeOrigin) -> list[str]:
 def build_parts(
     section: Section, importance: int, origin: CodeOrigin, *, has_title: bool = False
 ) -> Iterator[ReportPart]:
-    """Yield the parts of a section. A section of code, or a folded one, is one part. Any other section has a part with
-    its first rows. If it has more rows, a folded, less important part has all of them. With `has_title`, the first rows
-    follow a heading.
+    """Yield the parts of a section. A section of code, or a folded one, is one part. Any other has a part with its
+    first rows. A folded, less important part has all rows, if there are more. With `has_title`, a heading is first.
     """
     title = section.title or section.name
     if section.code.text:

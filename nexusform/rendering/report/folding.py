@@ -86,9 +86,7 @@ def build_name_runs(names: Iterable[str]) -> list[NameRange]:
 
 
 def format_names(names: Iterable[str], maximum: int = _MAX_PREFIXES) -> str:
-    """Format names as runs: `rack1,2,4..7, db`. Names beyond `maximum` prefixes are counted: `a, b and 7 more`. So are
-    names beyond _MAX_SPANS runs of one prefix.
-    """
+    """Format names as runs: `rack1,2,4..7, db`. Names beyond `maximum` prefixes, or _MAX_SPANS runs, are counted."""
     distinct_names = list(dict.fromkeys(names))
     runs = group_by(build_name_runs(distinct_names), lambda run: run.prefix)
     if len(runs) > maximum:
@@ -193,9 +191,8 @@ def _format_bracketed_keys(keys: Sequence[Key], texts: Sequence[str]) -> str:
 
 
 def _group_keys_into_runs(keys: Sequence[Key]) -> list[tuple[str, int]]:
-    """Return pairs of a text and its number of keys, for the instance keys of a resource: `count` numbers or `for_each`
-    strings. A run without gaps is one pair, `("0..3", 4)` or `('"a1".."a8"', 8)`; the strings of a short run are a pair
-    each. Numbers come first.
+    """Return pairs of a text and its number of instance keys: `count` numbers first, then `for_each` strings. A run
+    without gaps is one pair, `("0..3", 4)` or `('"a1".."a8"', 8)`; the strings of a short run are a pair each.
     """
     from nexusform.rendering.notation.hcl_text import quote_string
 

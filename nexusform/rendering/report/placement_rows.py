@@ -205,8 +205,7 @@ def select_placement_rows(plan: Plan, detail: ShownPlacements) -> Iterator[Place
 
 def build_placement_summaries(plan: Plan) -> tuple[PlacementSummary, ...]:
     """Return a summary of all placements, then one per kind (VM, pod, binding) if there are several; () without
-    placements. A summary has the numbers of objects by action. Kept VMs count, too, even those without a row in the
-    plan.
+    placements. A summary has the numbers of objects by action. Kept VMs count, too, even without a row in the plan.
     """
     counts: defaultdict[str, Counter[PlacementAction]] = defaultdict(Counter)
     for row in plan.placements:
