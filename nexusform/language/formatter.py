@@ -73,6 +73,7 @@ def format_text(source: SourceFile) -> tuple[str, list[Diagnostic]]:
         _set_token_spacing(line.lead)
         _set_token_spacing(line.assign)
     _set_indentation(lines)
+    # Align the cells `= value` of consecutive lines, then the comments at their ends.
     _align_cells(lines, lambda line: line.assign, lambda line: line.lead)
     _align_cells(lines, lambda line: line.comment, lambda line: [*line.lead, *line.assign])
     return "".join(line.render() for line in lines), []

@@ -143,7 +143,7 @@ def evaluate_unary(node: syntax.Unary, run: ExpressionRun) -> Value:
 def _evaluate_operand(
     node: syntax.Binary, expression: syntax.Expression, side: str, run: ExpressionRun
 ) -> tuple[Value, list[Diagnostic]]:
-    """Return an operand's value and the problems of its evaluation, left to the caller. Report a wrong type here."""
+    """Return an operand's value and the problems of its evaluation, for the caller to report. Report a wrong type."""
     value, problems = run.evaluate_separately(expression)
     required = _OPERAND_TYPES.get(node.operator)  # None for `==` and `!=`: any type
     if required is None or value.type is required:

@@ -142,7 +142,8 @@ def invoke_function(function: Function, arguments: Sequence[Value]) -> Value:
     """
     marks = NO_MARKS  # of the arguments, for the result
     values: list[Value] = []
-    has_dynamic = has_unknown = False  # not allowed by its parameter: an argument of unknown type, or an unknown one
+    has_dynamic = False  # an argument of unknown type, excluded by its parameter
+    has_unknown = False  # an unknown argument, excluded by its parameter
     for position, argument in enumerate(arguments):
         value = argument
         parameter = function.get_parameter(position)

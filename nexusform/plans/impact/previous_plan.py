@@ -32,7 +32,6 @@ def compare_with_previous(plan: Plan, previous: Plan) -> Plan:
     earlier, later = before.impact, after.impact
     has_several_sites = len({site.id for site in (*plan.sites, *previous.sites)}) > 1
     freed = _list_affected_clusters(previous, has_several_sites) - _list_affected_clusters(plan, has_several_sites)
-
     # Keys of objects with another placement: address, kind, cluster and name.
     objects = _find_differences(_collect_placements(previous), _collect_placements(plan))
     resources = {address for address, _ in _find_differences(_collect_changes(previous), _collect_changes(plan))}

@@ -295,8 +295,8 @@ def _read_mapping(value: Shape, data: Any) -> dict[str, Any]:
 
 
 def _build_record_shape(kind: type[Any]) -> Shape:
-    """Build the shape of a struct: an object of its fields, without those at their defaults. Many structs of the kind
-    are a table, with a column per field. Each column is read and written like a tuple of the values of its field.
+    """Build the shape (converters to JSON data and back) of a struct: an object of its fields, without those at their
+    defaults. Many structs of the kind are a table, with a column per field: a tuple of the values of this field.
     """
     hints = get_type_hints(kind)
     writers: list[tuple[str, Write | None, Any]] = []  # name, converter and default of each field
@@ -309,7 +309,7 @@ def _build_record_shape(kind: type[Any]) -> Shape:
         readers[field.name] = shape.read
         sequence = _build_sequence_shape(shape)  # of the values of the column
         assert sequence.write is not None
-        can_deduplicate = not shape.is_plain
+        can_deduplicate = not shape.is_plain  # plain data may change by writing and reading: a tuple becomes a list
         columns.append(ColumnField(field.name, default, can_deduplicate, sequence.write, sequence.read))
     required_names = frozenset(name for name, _, default in writers if default is NODEFAULT)
     table = _TableConverter(kind, tuple(columns))

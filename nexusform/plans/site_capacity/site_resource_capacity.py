@@ -359,7 +359,7 @@ def _compute_pod_storage(
     supplies: SiteResources, before: ClusterNodeCounts, after: ClusterNodeCounts
 ) -> SiteResourceCapacity:
     """Build the row of the storage claimed by pods, for clusters with known pods. Its name lists these clusters, then
-    the others and one claim without a size: `c1; not of c2; data-0 has no size`. Without any, the use is unknown: None.
+    the others and one claim without a size: `c1; not of c2; data-0 has no size`. Without known pods, the use is None.
     """
     claims = {**before.claims, **after.claims}  # by name of a cluster with known pods
     unknown_clusters = [cluster for cluster in after.counts if cluster not in claims]

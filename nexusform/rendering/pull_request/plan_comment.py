@@ -252,9 +252,11 @@ def _render_rack(rack: RackVmCounts, display_name: str) -> list[str]:
     name = escape_control_characters(display_name).replace("\n", " ")
     if count_columns(name) > MAX_WIDTH:
         name = f"{name[: MAX_WIDTH // 2 - 3]}..."  # fits even if each character has two columns
-    name_margin, lines = fill_to_width(name, _MARGIN_WIDTH), list[str]()
+    lines: list[str] = []
+    name_margin = fill_to_width(name, _MARGIN_WIDTH)
     if count_columns(name) >= _MARGIN_WIDTH:  # too long for the margin: on a line of its own
-        name_margin, lines = " " * _MARGIN_WIDTH, [name]
+        lines.append(name)
+        name_margin = " " * _MARGIN_WIDTH
     machines_per_line = _GROUP_SIZE * _GROUPS_PER_LINE
     for first in range(0, len(rack.machines), machines_per_line):
         machines = rack.machines[first : first + machines_per_line]

@@ -113,15 +113,14 @@ def _describe_impact(plan: Plan, figures: ImpactSummary) -> str:
     """
     outside_upgrades = count_effects(select_rows_outside_upgrades(plan))
     clauses = [*_describe_upgraded(plan), *describe_effects(outside_upgrades, LOSS_EFFECTS), *describe_lost_vms(plan)]
-    further_clauses: list[str] = []
+    stop_clauses: list[str] = []  # one at most
     if figures.stopped:
         stopped = format_count(figures.stopped, "VM")
-        further_clauses.append(f"{stopped} to stop for machine actions, at most {figures.max_stopped:,} at a time")
+        stop_clauses.append(f"{stopped} to stop for machine actions, at most {figures.max_stopped:,} at a time")
     unpredicted = count_unpredicted_resources(plan)
-    if not clauses:  # no running object is affected: the clause about stopped VMs, if any, comes first
+    if not clauses:  # no other running object is affected: stopped VMs come first
         scope = " by the predicted changes" if unpredicted else ""
-        clauses = further_clauses or [f"no running workload affected{scope}"]
-        further_clauses = []
+        clauses, stop_clauses = stop_clauses or [f"no running workload affected{scope}"], []
     elif figures.max_down:
         clusters = {(row.site_id, row.cluster) for row in list_vm_rows(plan)}
         scope = " per cluster" if len(clusters) > 1 else ""
@@ -133,7 +132,7 @@ def _describe_impact(plan: Plan, figures: ImpactSummary) -> str:
         hours = -(-minutes // _MINUTES_PER_HOUR)  # rounded up
         duration = f"{minutes} min" if minutes <= _MAX_MINUTES else f"{hours:,} h"
         clauses.append(f"drains up to {duration}")
-    further_clauses += format_effect_clauses(count_effects(plan.placements), [Effect.WAITING])
+    further_clauses = [*stop_clauses, *format_effect_clauses(count_effects(plan.placements), [Effect.WAITING])]
     if plan.to_destroy:
         further_clauses.append(f"{format_count(plan.to_destroy, 'object')} to {_choose_destruction_verb(plan)}")
     if unpredicted:

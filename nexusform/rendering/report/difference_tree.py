@@ -449,11 +449,11 @@ def pair_elements(before: Sequence[Any], after: Sequence[Any]) -> list[_Pair]:
         return [(i, None) for i in range(len(before))] + [(None, j) for j in range(len(after))]
     from difflib import SequenceMatcher
 
-    # difflib hashes its elements, but dicts are unhashable: compare numbers of the distinct elements instead. Early
-    # matches of its first sequence, the new side, are preferred.
+    # difflib hashes its elements, but dicts are unhashable: compare numbers of the distinct elements instead.
     numbers: dict[str, int] = {}  # by text of the element
     old, new = ([numbers.setdefault(repr(element), len(numbers)) for element in side] for side in (before, after))
     pairs: list[_Pair] = []
+    # The new side comes first: of several equal matches, difflib takes the earliest in its first sequence.
     for tag, new_start, new_stop, old_start, old_stop in SequenceMatcher(None, new, old, autojunk=False).get_opcodes():
         # Add the old elements of a range first, with their partners, then its new elements without one.
         j = new_start  # the next new element without a partner

@@ -371,13 +371,14 @@ def _remove_site_names(site: SitePools) -> SitePools:
     clusters = list(dict.fromkeys(row.cluster for row in site.rows))
     rows: list[PoolRow] = []
     for row in site.rows:
+        racks = row.racks  # of several pools: `3 racks each`
+        if row.pools == 1:
+            racks = format_count(row.rack_count, "rack")
         general_row = replace(
             row,
             cluster=str(clusters.index(row.cluster)),
             pool=_replace_site(row.pool, site.site),
-            racks=format_count(row.rack_count, "rack")
-            if row.pools == 1
-            else row.racks,  # of several pools: `3 racks each`
+            racks=racks,
             note=_replace_site(row.note, site.site),
             spread="",
         )
@@ -396,8 +397,8 @@ def _merge_sites(general_site: SitePools, rows: tuple[PoolRow, ...], members: Se
 def _restore_site_names(rows: Sequence[PoolRow], sites: Sequence[SitePools]) -> tuple[PoolRow, ...] | None:
     """Return the rows of sites merged as equal, with names for all of them. In the names of clusters and racks, SITE
     replaces the name of the site: `SITE-rack1,2`. A row has the clusters of all sites. It has the racks if they are
-    equal on all sites, else only their number. Return None if the clusters of a row have several prefixes, because
-    `format_names` would need a list of them.
+    equal on all sites, else only their number. Return None if the clusters of a row have several prefixes, and so no
+    short common name.
     """
     named_rows: list[PoolRow] = []
     for number, row in enumerate(rows):

@@ -66,9 +66,7 @@ def _find_schema(registries: PluginRegistries, address: Address) -> BlockSchema 
 
 
 def build_object_folds(plan: Plan, find_schema: SchemaLookup) -> tuple[ObjectFold, ...]:
-    """Build a row per changed object and fold similar ones. Its clauses may be about its placed objects: `2 VMs to
-    move`. The time is linear in the number of changes.
-    """
+    """Build a row per changed object and fold similar ones. A row may count the placed objects: `2 VMs to move`."""
     placement_counts = count_placements(plan)
     rows = []
     for change in plan.reported_changes:

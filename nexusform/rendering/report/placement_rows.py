@@ -274,8 +274,8 @@ def build_placement_groups(
         if pool_rows or detail is ShownPlacements.ALL:
             table = tables.get(pool_key)  # pods, bindings and removed clusters have none
             group = _build_pool_group(pool_rows, table, detail, location_formatter, simultaneous_pools)
-            if pool_rows and group.kind == VM:
-                prefix = format_cluster(pool_rows[0]).removesuffix(pool_rows[0].cluster)  # the site, or ""
+            if pool_rows and group.kind == VM:  # name the site if several sites have a cluster of this name
+                prefix = format_cluster(pool_rows[0]).removesuffix(pool_rows[0].cluster)  # `SITE/` or ""
                 group = replace(group, lines=tuple(replace(line, label=prefix + line.label) for line in group.lines))
             groups.append(group)
     # VM lines have no group name, so they come first, before the groups of bindings and pods.
