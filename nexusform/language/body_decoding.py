@@ -165,9 +165,7 @@ def get_first_character_span(span: Span) -> Span:
 def _decode_json_body(
     body: syntax.JsonBody, schema: BodySchema, *, partial: bool
 ) -> tuple[BodyContent, list[Diagnostic]]:
-    """Decode a JSON body: its arguments, and its blocks in the order of their keys. With `partial`, names outside the
-    schema are ignored.
-    """
+    """Decode a JSON body: arguments, and blocks in the order of their keys. With `partial`, other names are ignored."""
     diagnostics: list[Diagnostic] = []
     attributes: dict[str, syntax.Attribute] = {}
     blocks: list[syntax.Block] = []
@@ -232,6 +230,7 @@ class _BlockDecoder:
     """Decoder of the blocks of one property: a level of names per label, then bodies."""
 
     def __init__(self, block: syntax.JsonProperty, label_names: tuple[str, ...], diagnostics: list[Diagnostic]) -> None:
+        """Set the property with blocks of one type, the names of their labels, and the list for errors."""
         self.block = block
         self.label_names = label_names
         self.diagnostics = diagnostics

@@ -257,6 +257,7 @@ class TracingEvaluator(ExpressionRun):
     __slots__ = ("current",)
 
     def __init__(self, scope: Scope, handlers: Mapping[type, Handler], root_expression: Expression) -> None:
+        """Begin with an outermost trace. The traces of evaluated expressions become its parts."""
         super().__init__(scope, handlers)
         self.current = EvaluationTrace(root_expression)
 
@@ -381,6 +382,7 @@ def _describe_unsupported_attribute_access(value_type: Type, name: str) -> str:
 
 
 def _format_quoted_name_list(lead: str, names: Sequence[str]) -> str:
+    """Return ` LEAD "a", "b" and more.` with up to a dozen names; "" without names."""
     if not names:
         return ""
     listed_names = ", ".join(f'"{n}"' for n in names[:12])

@@ -339,6 +339,7 @@ def _build_interpolated_reference(root: str, steps: str, span: Span) -> syntax.E
     filename, start = span.filename, span.start
 
     def build_span(begin: int, end: int) -> Span:
+        """Build the span between two offsets in the source of the string."""
         first = Position(start.line, start.column + begin, start.byte + begin)
         return Span(filename, first, Position(start.line, start.column + end, start.byte + end))
 

@@ -79,6 +79,7 @@ def parse_expression(source: SourceFile, start: Position | None = None) -> tuple
     """
 
     def read(stream: TokenStream) -> Expression:
+        """Parse the expression, and report anything after it."""
         stream.skip_newlines = True
         expression = ExpressionParser(stream).parse_expression()
         if stream.peek() != END:

@@ -99,6 +99,7 @@ class TemplateParser:
         stream = self.stream
 
         def report_escape(problem: str, first: int, last: int) -> None:
+            """Report an escape between two offsets in the text."""
             span = stream.positions.build_span(begin + first, begin + last)
             stream.add_problem("invalid-escape-sequence", problem, span)
 

@@ -78,6 +78,7 @@ class _NoNames:
         return {}
 
     def lookup(self, traversal: Traversal) -> tuple[Value, int, list[Diagnostic]]:
+        """Report any reference, and return an unknown value in its place (see Scope.lookup)."""
         detail = "The default of an optional attribute is fixed; it cannot refer to anything."
         problem = build_error("reference-not-allowed", detail, traversal.span)
         return DYNAMIC_UNKNOWN, len(traversal.steps), [problem]  # no step is left to apply

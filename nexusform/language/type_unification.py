@@ -70,9 +70,7 @@ def _unify_mappings(types: Sequence[Type]) -> Type | None:
 
 
 def _unify_sequences(types: Sequence[Type]) -> Type | None:
-    """Return the common type of lists, sets and tuples, None if there is none. It is a set for sets with or without
-    tuples, and otherwise a list.
-    """
+    """Return the common type of lists, sets and tuples, or None: a set if there are sets but no lists, else a list."""
     common = _unify_part_types(types)
     if common is None:
         return None

@@ -108,6 +108,7 @@ def _replace_ephemeral_by_null(value: Value) -> Value:
 
 
 def _is_sensitive(value: Value) -> Value:
+    """Return whether a value is sensitive. It is unknown for an unknown value without the mark."""
     if value.is_sensitive:
         return TRUE
     return Value(BOOL, UNKNOWN) if value.raw is UNKNOWN else FALSE  # an unknown value may become sensitive

@@ -62,6 +62,7 @@ def build_functions(
     plan_times: list[datetime] = [plan_time] if plan_time is not None else []
 
     def read_plan_time() -> datetime:
+        """Return the time of the plan, read from the clock by the first call."""
         if not plan_times:
             plan_times.append(clock.read_time())
         return plan_times[0]

@@ -134,6 +134,7 @@ def _build_match_groups(pattern: CompiledPattern, match: Any) -> Value:
 
 
 def _find_regex_result_type(arguments: Sequence[Value]) -> Type:
+    """Return the type of `regex`: it depends on the groups of the pattern, so it is open for an unknown one."""
     pattern = arguments[0].raw
     return DYNAMIC if pattern is UNKNOWN else _find_capture_type(_compile_pattern_argument(pattern))
 
@@ -149,6 +150,7 @@ def _find_first_match(pattern: Value, text: Value) -> Value:
 
 
 def _find_all_matches(pattern: Value, text: Value) -> Value:
+    """Evaluate `regexall`: a list with a text, tuple or object per match."""
     compiled_pattern = _compile_pattern_argument(pattern.raw)
     match_type = _find_capture_type(compiled_pattern)
     return Value(

@@ -43,6 +43,7 @@ def _split_chunks(sequence: Value, size: Value) -> Value:
 
 
 def _remove_empty_strings(strings: Value) -> Value:
+    """Evaluate `compact`. With unknown parts the result is unknown."""
     if not strings.is_wholly_known:
         return Value(ListType(STRING), UNKNOWN)
     return Value(ListType(STRING), tuple([v for v in strings.raw if v.raw]))

@@ -32,6 +32,7 @@ def _get_element_type(value_type: Type) -> Type:
 
 
 def _find_common_type(arguments: Sequence[Value]) -> Type:
+    """Return the type of a set with the common element type. Raises FunctionProblem without one."""
     common = unify_types([_get_element_type(a.type) for a in arguments])
     if common is None:
         raise FixedProblem("given sets must all have compatible element types")

@@ -88,6 +88,7 @@ class CharacterPositions:
     """
 
     def __init__(self, filename: str, text: str, start: Position | None = None) -> None:
+        """Find the start of each line. `start` is the position of the text in its file, if it is a part of one."""
         self._filename = filename
         self._text = text
         self._start = start or _FIRST

@@ -130,6 +130,7 @@ def apply_limits(plan: Plan, limits: Iterable[GuardRailLimit]) -> Plan:
 
 
 def _build_limit_error(limit: GuardRailLimit, breach: GuardRailMeasurement) -> Diagnostic:
+    """Build the error about a broken limit, or one without a known figure (the value of `breach` is None)."""
     limit_text = format_limit(limit.name, limit.value)
     _, _, maximum = limit_text.partition(":")
     allowed = GUARD_RAILS[limit.name].allowed.format(maximum)

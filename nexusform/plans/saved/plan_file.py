@@ -272,6 +272,7 @@ def _parse_plan_documents(manifest: Mapping[str, Any], members: Mapping[str, byt
 
 
 def _parse_plan_document(members: Mapping[str, bytes], member: str, name: str) -> Any:
+    """Return the JSON data of a member of the plan file `name`. Raises DiagnosticsError for other data."""
     try:
         return json_codec.parse_json(members[member])
     except json_codec.JsonProblem as problem:

@@ -185,6 +185,7 @@ def _build_scalar_shape(*kinds: type) -> Shape:
 
 
 def _read_scalar(kinds: tuple[type, ...], data: Any) -> Any:
+    """Return the data unchanged. Raises ConversionProblem unless it has one of these classes."""
     if data.__class__ not in kinds:
         raise ConversionProblem(path=(), message=f"{' or '.join(kind.__name__ for kind in kinds)} expected")
     return data

@@ -186,6 +186,7 @@ class DocumentExpander:
     """Replacement of references by shared values and UNKNOWN. Raises SharedValuesError, as does `expand`."""
 
     def __init__(self, mark: str, shared: Any, maximum_parts: int = _MAXIMUM_PARTS) -> None:
+        """Expand all shared values of a plan file once. Raises SharedValuesError if they have another form."""
         if not isinstance(shared, dict) or shared.keys() != {"keys", "values"}:
             raise SharedValuesError("Its shared values are not an object of keys and values.")
         self._mark = mark

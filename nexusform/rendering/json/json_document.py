@@ -385,6 +385,7 @@ def _build_stored_checks(stored: Sequence[Mapping[str, Any]]) -> list[dict[str, 
 
 
 def _convert_stored_results(check: _StoredCheck) -> Iterator[CheckResult]:
+    """Yield the result of each instance of a check in a state."""
     for instance in check.instances:
         messages = tuple(problem.message for problem in instance.problems)
         yield CheckResult(check.address.kind, instance.address.to_display, instance.status, messages)

@@ -274,6 +274,7 @@ def _render_rack(rack: RackVmCounts, display_name: str) -> list[str]:
 
 
 def _join_in_groups(signs: Sequence[str]) -> str:
+    """Join the signs of machines, with two spaces after each group of _GROUP_SIZE."""
     groups = ["".join(signs[start : start + _GROUP_SIZE]) for start in range(0, len(signs), _GROUP_SIZE)]
     return "  ".join(groups)
 

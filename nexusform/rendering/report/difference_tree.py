@@ -482,6 +482,7 @@ def sort_by_source_order(tree: DifferenceNode, source_order: Sequence[Path]) -> 
         return tuple(sort_node(parts[position], paths[position]) for position in order)
 
     def sort_node(node: DifferenceNode, path: Path) -> DifferenceNode:
+        """Sort the parts of a node with names, and their parts in turn."""
         if node.kind not in _NAMED_KINDS:
             return node
         return node._replace(children=sort_parts(node.children, path), blocks=sort_parts(node.blocks, path))

@@ -71,7 +71,7 @@ def build_name_runs(names: Iterable[str]) -> list[NameRange]:
     padded_widths = {(prefix, len(digits)) for prefix, digits in split_names if digits[:1] == "0" and digits != "0"}
     groups: dict[tuple[str, int, bool], list[str]] = {}  # by prefix, width and whether there is a number
     for prefix, digits in split_names:
-        # `10` after `08` has its width, so both are in one run.
+        # `10` has the width of the padded `08`, so both are in one run.
         width = len(digits) if (prefix, len(digits)) in padded_widths else 0
         groups.setdefault((prefix, width, bool(digits)), []).append(digits)
     runs: list[NameRange] = []

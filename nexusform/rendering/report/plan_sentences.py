@@ -323,8 +323,8 @@ def format_prediction_accuracy(score: PredictionRecordScore) -> str:
 
 
 def describe_trigger(row: PlacementChange) -> str:
-    """Return the reason of a placement change as text, usually the name of its trigger: `scale_out`. Four rules replace
-    a misleading name, such as `cluster_removed` for a forgotten VM: it is not removed itself.
+    """Return the trigger of a placement change as text: `scale_out`. A misleading name is replaced. For example,
+    `cluster_removed` becomes "" for a forgotten VM, because it is not removed itself.
     """
     if row.trigger in _REASON_TRIGGERS:
         return row.reason

@@ -27,7 +27,8 @@ def describe_upgrades(upgrades: Sequence[Upgrade]) -> list[str]:
     clusters return only their number.
     """
     format_cluster = build_cluster_formatter(upgrades)
-    by_state = group_by(upgrades, is_upgrade_blocked)
+    # A blocked upgrade is known to stop halfway: at a budget without evictions, or for lack of capacity.
+    by_state = group_by(upgrades, lambda row: row.is_rolling and bool(row.budgets or row.blocked_pools))
     blocked = by_state.get(True, [])
     # `the upgrade of amf to 1.30.5 is blocked`
     clauses = [f"the upgrade of {format_cluster(row)} to {row.after} {_format_verdict(row)}" for row in blocked]
@@ -49,11 +50,6 @@ def describe_upgrades(upgrades: Sequence[Upgrade]) -> list[str]:
     nodes = format_count(sum(upgrade.vms for upgrade in recreations), "node")
     clusters = {(upgrade.site_id, upgrade.cluster) for upgrade in recreations}
     return [*clauses, f"{nodes} of {format_count(len(clusters), 'cluster')} are re-created"]
-
-
-def is_upgrade_blocked(upgrade: Upgrade) -> bool:
-    """Return whether an upgrade is known to stop halfway: at a budget without evictions, or for lack of capacity."""
-    return upgrade.is_rolling and bool(upgrade.budgets or upgrade.blocked_pools)
 
 
 def build_upgrade_notes(upgrades: Sequence[Upgrade]) -> Iterator[tuple[str, str]]:

@@ -74,6 +74,7 @@ class _DifferenceRenderer:
     """Renderer of difference trees; `level` is the nesting depth of a node."""
 
     def __init__(self, paint: Painter) -> None:
+        """Render the signs and notes of lines once, with their colours."""
         self._paint = paint
         self._signs = {sign: render_symbol(sign, paint) for sign in ("+", "-", "~", "", REPLACED)}
         self._arrow = f" {paint('->', 'yellow')} "

@@ -250,10 +250,8 @@ def _build_sections(site: CapturedSite) -> Iterator[Section]:
     rows = tuple(
         Row((sku_id or "none", sku or "not in the catalogue", f"{count:,}")) for sku_id, sku, count in site.skus
     )
-    yield Section(
-        f"Hardware of {site.name}",
-        table=Table(("machineSkuId", "Catalogue", "Machines"), rows, number_columns=frozenset({2})),
-    )
+    hardware = Table(("machineSkuId", "Catalogue", "Machines"), rows, number_columns=frozenset({2}))
+    yield Section(f"Hardware of {site.name}", table=hardware)
     if site.closed:
         closed = tuple(Row(machine_and_reason, is_finding=True) for machine_and_reason in site.closed)
         table = Table(("Machine", "Reason"), closed)

@@ -206,9 +206,8 @@ def _build_pod_section(simulation: FleetSimulation) -> Iterator[Section]:
             rows.append(Row(cells, is_finding=pending > 0))
         reasons |= {f"{row.object}: {row.reason}": None for row in placement.pending}
     if rows:
-        table = Table(
-            ("cluster", "workload", "come", "go", "have no node"), tuple(rows), number_columns=frozenset({2, 3, 4})
-        )
+        heads = ("cluster", "workload", "come", "go", "have no node")
+        table = Table(heads, tuple(rows), number_columns=frozenset({2, 3, 4}))
         lines = tuple(reasons)[:_MAX_PODS]
         yield Section("Pods", lines, table=table, is_finding=table.has_findings)
 

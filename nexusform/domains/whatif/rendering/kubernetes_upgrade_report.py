@@ -19,9 +19,8 @@ def build_kubernetes_upgrade_report(upgrade: KubernetesUpgrade, origin: str) -> 
     version = enclose(", now ", upgrade.version)
     rows = tuple(_build_pool_row(pool) for pool in upgrade.pools if pool.count)  # without empty pools
     heads = ("pool", "SKU", "VMs", "at once", "min up", "verdict")
-    sections = [
-        Section("Pools", table=Table(heads, rows, number_columns=frozenset({2})), is_finding=upgrade.has_findings)
-    ]
+    table = Table(heads, rows, number_columns=frozenset({2}))
+    sections = [Section("Pools", table=table, is_finding=upgrade.has_findings)]
     sections += [_build_blocked_section(pool) for pool in upgrade.pools if pool.is_blocked]
     sections += [_build_batch_section(pool) for pool in upgrade.pools if pool.batches]
     return Report(
