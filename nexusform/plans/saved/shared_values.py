@@ -142,8 +142,8 @@ class _NodeCollector:
         if node is None:
             node = self._by_content[content] = self._add_shared_node(keys, parts)
         if _SharedNode in kinds:
-            # The documents reference the value meanwhile, so its identity is unique. Containers of scalars
-            # alone are looked up as fast by content.
+            # Its id finds this value faster. No other value gets this id, because the documents keep the value alive.
+            # A container of scalars only is found by content as fast.
             self._by_identity[id(value)] = node
         return node
 

@@ -296,7 +296,9 @@ def _build_vm(before: _Side, after: _Side, rows: Sequence[PlacementChange]) -> M
 def _find_vm_row(
     rows: Sequence[PlacementChange], before: Placement | None, after: Placement | None
 ) -> PlacementChange | None:
-    """Find the row of the plan about a VM among all rows with its name; None without any. A location may be missing."""
+    """Find the row of the plan about a VM among all rows with its name; None without any. `before` and `after` are its
+    locations, None if it does not exist then.
+    """
     # A cluster replaced on another site has two rows per name: one of the removed VM, one of the new VM.
     actions: tuple[PlacementAction, ...] = ()
     if after is None:

@@ -75,10 +75,8 @@ def build_report_main(report: Report, pictures: Part = None, appendix: Part = No
     header = build_decision([DecisionLine(label, (report.verdict,))], kind, facts)
     blocks: list[Markup] = []
     numbered = enumerate(report.sections, start=1)
-    for is_folded, group in groupby(
-        numbered, key=lambda numbered_section: numbered_section[1].is_folded
-    ):  # neighbours share a box
-        elements: list[Markup] = []
+    for is_folded, group in groupby(numbered, key=lambda entry: entry[1].is_folded):
+        elements: list[Markup] = []  # of one box: neighbours share it
         for number, part in group:
             title, body = f"{part.title} (finding)" if part.is_finding else part.title, _build_body(part)
             if is_folded:

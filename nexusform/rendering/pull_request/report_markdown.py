@@ -122,7 +122,7 @@ def build_parts(
     section: Section, importance: int, origin: CodeOrigin, *, has_title: bool = False
 ) -> Iterator[ReportPart]:
     """Yield the parts of a section. A section of code, or a folded one, is one part. Any other has a part with its
-    first rows. A folded, less important part has all rows, if there are more. With `has_title`, a heading is first.
+    first rows, below a heading with `has_title`. If it has more, a second part, folded and less important, has all.
     """
     title = section.title or section.name
     if section.code.text:
