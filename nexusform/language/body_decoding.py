@@ -82,9 +82,8 @@ def decode_body(
 def decode_attributes(
     body: syntax.Body | syntax.JsonBody, *, has_templates: bool = True
 ) -> tuple[dict[str, syntax.Attribute], list[Diagnostic]]:
-    """Decode every argument of a body with free names (`locals`, variable files); report its blocks.
-
-    `has_templates`: the texts of JSON may be templates.
+    """Decode every argument of a body with free names (`locals`, variable files); report its blocks. `has_templates`:
+    the texts of JSON may be templates.
     """
     if isinstance(body, syntax.JsonBody):
         diagnostics: list[Diagnostic] = []
@@ -166,10 +165,7 @@ def get_first_character_span(span: Span) -> Span:
 def _decode_json_body(
     body: syntax.JsonBody, schema: BodySchema, *, partial: bool
 ) -> tuple[BodyContent, list[Diagnostic]]:
-    """Decode a JSON body: its arguments, and its blocks in the order of their keys.
-
-    With `partial`, names outside the schema are ignored.
-    """
+    """Decode a JSON body: arguments, and blocks in the order of their keys. With `partial`, other names are ignored."""
     diagnostics: list[Diagnostic] = []
     attributes: dict[str, syntax.Attribute] = {}
     blocks: list[syntax.Block] = []
@@ -234,6 +230,7 @@ class _BlockDecoder:
     """Decoder of the blocks of one property: a level of names per label, then bodies."""
 
     def __init__(self, block: syntax.JsonProperty, label_names: tuple[str, ...], diagnostics: list[Diagnostic]) -> None:
+        """Set the property with blocks of one type, the names of their labels, and the list for errors."""
         self.block = block
         self.label_names = label_names
         self.diagnostics = diagnostics
@@ -384,7 +381,6 @@ _INNER_CAPITAL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 def suggest_argument_name(name: str, known: Collection[str], alternatives: Collection[str] = (), kind: str = "") -> str:
     """Return a question with the name probably intended by `name`: ` Did you mean "count"?`. It is "" without any.
-
     Snake case, the singular and names of other tools are tried among the `known` names and the `alternatives`, the
     names of another `kind` such as "the argument". The nearest spelling is searched among the `known` names only.
     """

@@ -109,9 +109,8 @@ class BodyParser:
         self._skip_malformed_item(first, error_index=first)
 
     def _parse_item(self, items: _BodyItems) -> None:
-        """Parse one argument or block; after a malformed one parsing continues with the next.
-
-        The token after the name decides: `=` begins the value of an argument, a label or `{` continues a block.
+        """Parse one argument or block; after a malformed one parsing continues with the next. The token after the name
+        decides: `=` begins the value of an argument, a label or `{` continues a block.
         """
         stream = self.stream
         first = stream.index
@@ -226,9 +225,8 @@ class BodyParser:
         return self.stream.report_error("invalid-block-definition", detail, since=first)
 
     def _parse_quoted_label(self) -> Label:
-        """Parse a label in quotes with `${` or `%{`. Only an escaped one (`$${`) is text.
-
-        A template sequence is reported as an error, and so is a missing closing quote.
+        """Parse a label in quotes with `${` or `%{`. Only an escaped one (`$${`) is text. A template sequence is
+        reported as an error, and so is a missing closing quote.
         """
         stream = self.stream
         first = stream.read_token()  # the opening quote
@@ -314,9 +312,8 @@ class BodyParser:
 
     def _skip_malformed_item(self, first: int, error_index: int) -> None:
         """Skip to the line after the item beginning at `first` and failing at `error_index`, or to the block's end.
-
-        Brackets opened by the item are closed first, so that their content is not parsed as items. If they
-        are never closed, skip to the next line.
+        Brackets opened by the item are closed first, so that their content is not parsed as items. If they are never
+        closed, skip to the next line.
         """
         stream = self.stream
         kinds = stream.tokens.kinds

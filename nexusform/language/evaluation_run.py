@@ -153,14 +153,13 @@ class ExpressionRun:
         enclosing: Expression | None = None,
         **details: Any,
     ) -> Value:
-        """Add an error about an expression, and return the unknown value in its place.
-
-        `node` is the offending part, `enclosing` the expression to display around it. The references of the
-        displayed expression are listed with their values. `details` are further fields of the error.
+        """Add an error about an expression, and return the unknown value in its place. `node` is the offending part,
+        `enclosing` the expression to display around it. The references of the displayed expression are listed with
+        their values. `details` are further fields of the error.
         """
         subject = node if isinstance(node, Span) else node.span
         displayed = enclosing if enclosing is not None else node
-        # While notes are built, problems are discarded and need no notes.
+        # The notes are the references and values. While notes are built, problems are discarded and need none.
         notes = () if isinstance(displayed, Span) or self._is_building_notes else self.build_notes(displayed)
         context = enclosing.span if enclosing is not None and enclosing.span != subject else None
         self.diagnostics.append(build_error(diagnostic_id, detail, subject, context=context, values=notes, **details))
@@ -169,7 +168,7 @@ class ExpressionRun:
     def convert_to_required(
         self, value: Value, requirement: Requirement, node: Expression, enclosing: Expression
     ) -> Value | None:
-        """Convert the value of a part (`node`) to its required type. Report null or another type, and return None."""
+        """Convert the value of a part (`node`) to its required type. Report null or a wrong type: None."""
         if value.raw is None:
             self.report_problem(requirement.null_id, requirement.null_detail, node, enclosing)
             return None
@@ -258,6 +257,7 @@ class TracingEvaluator(ExpressionRun):
     __slots__ = ("current",)
 
     def __init__(self, scope: Scope, handlers: Mapping[type, Handler], root_expression: Expression) -> None:
+        """Begin with an outermost trace. The traces of evaluated expressions become its parts."""
         super().__init__(scope, handlers)
         self.current = EvaluationTrace(root_expression)
 
@@ -315,9 +315,8 @@ class Files(Protocol):
         """Check whether a regular file exists at the path."""
 
     def find_files(self, base: str, pattern: str) -> list[str]:
-        """Find regular files below `base` that match the pattern (`*`, `**`, `?`, `[]`, `{}`).
-
-        Returns sorted slash-separated paths relative to `base`. Raises MissingDirectory.
+        """Find regular files below `base` that match the pattern (`*`, `**`, `?`, `[]`, `{}`). Returns sorted
+        slash-separated paths relative to `base`. Raises MissingDirectory.
         """
 
     def resolve_path(self, path: str) -> str:
@@ -383,6 +382,7 @@ def _describe_unsupported_attribute_access(value_type: Type, name: str) -> str:
 
 
 def _format_quoted_name_list(lead: str, names: Sequence[str]) -> str:
+    """Return ` LEAD "a", "b" and more.` with up to a dozen names; "" without names."""
     if not names:
         return ""
     listed_names = ", ".join(f'"{n}"' for n in names[:12])
@@ -415,9 +415,8 @@ def get_element(value: Value, key: Value) -> Value | Problem:
 
 
 def _get_sequence_element(value: Value, key: Value) -> Value | Problem:
-    """Return the element of a list or tuple at a position (unknown if either is unknown), or the problem.
-
-    The length of a tuple, and the types of its elements, are known from its type even if its value is unknown.
+    """Return the element of a list or tuple at a position (unknown if either is unknown), or the problem. The length of
+    a tuple, and the types of its elements, are known from its type even if its value is unknown.
     """
     value_type = value.type
     try:
@@ -456,9 +455,8 @@ def _describe_range(position: int, length: int) -> str:
 
 
 def _get_map_entry(value: Value, key: Value) -> Value | Problem:
-    """Return the entry of a map or object at a key (unknown if either is unknown), or the problem.
-
-    The keys of an object are known from its type even if its value is unknown; those of a map are not.
+    """Return the entry of a map or object at a key (unknown if either is unknown), or the problem. The keys of an
+    object are known from its type even if its value is unknown; those of a map are not.
     """
     value_type = value.type
     try:

@@ -36,9 +36,8 @@ __all__ = ["EvaluationTrace", "Scope", "build_value_notes", "evaluate_expression
 
 
 def evaluate_expression(expression: syntax.Expression, scope: Scope) -> tuple[Value, list[Diagnostic]]:
-    """Evaluate an expression. Return its value and all problems.
-
-    After an error the value is unknown. Its type is DYNAMIC, except for expressions with a fixed type (a template).
+    """Evaluate an expression. Return its value and all problems. After an error the value is unknown. Its type is
+    DYNAMIC, except for expressions with a fixed type (a template).
     """
     run = ExpressionRun(scope, _HANDLERS)
     try:

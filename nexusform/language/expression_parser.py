@@ -51,7 +51,7 @@ class ExpressionParser:
     def parse_expression(self) -> syntax.Expression:
         """Parse any expression: a conditional or a simpler one."""
         stream = self.stream
-        outer_reach, stream.reach = stream.reach, 0  # the greatest nesting depth, first of this expression alone
+        outer_reach, stream.reach = stream.reach, 0  # `reach`: greatest nesting depth, now of this expression alone
         stream.enter_level()
         result = self._parse_binary_operation(minimum=1)
         if stream.peek() == "?":  # `result` is the condition of `? a : b`

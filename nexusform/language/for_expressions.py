@@ -122,10 +122,7 @@ _FOR_CONDITION: Final = Requirement(
 
 
 def _visit_included_elements(conditions: _ForCondition, collection: Value, add: Callable[[], None]) -> None:
-    """Call `add` for every selected element, with the loop's names set.
-
-    Stop at the first error; `conditions.has_failed` is then true.
-    """
+    """Call `add` for every selected element, with the loop's names set. Stop at the first error (`has_failed`)."""
     node, run = conditions.node, conditions.run
     with run.extend_names() as names:
         conditions.check_type(names)

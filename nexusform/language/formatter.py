@@ -73,6 +73,7 @@ def format_text(source: SourceFile) -> tuple[str, list[Diagnostic]]:
         _set_token_spacing(line.lead)
         _set_token_spacing(line.assign)
     _set_indentation(lines)
+    # Align the cells `= value` of consecutive lines, then the comments at their ends.
     _align_cells(lines, lambda line: line.assign, lambda line: line.lead)
     _align_cells(lines, lambda line: line.comment, lambda line: [*line.lead, *line.assign])
     return "".join(line.render() for line in lines), []
@@ -177,9 +178,8 @@ def _split_tokens_into_lines(tokens: list[_Token]) -> list[_Line]:
 
 
 def _split_line_into_alignment_cells(line: _Line) -> None:
-    """Split a line into the cells to align with neighboring lines: `name`, `= value` and the comment at the end.
-
-    All tokens of the line are in `lead` at first. A value that continues on later lines stays in `lead`.
+    """Split a line into the cells to align with neighboring lines: `name`, `= value` and the comment at the end. All
+    tokens of the line are in `lead` at first. A value that continues on later lines stays in `lead`.
     """
     lead = line.lead
     if len(lead) > 1 and lead[-1].kind == scanner.COMMENT and not lead[-1].text.startswith("/*"):
@@ -206,10 +206,9 @@ _ADJACENT_SEQUENCES = {(scanner.SEQUENCE_END, begin) for begin in (scanner.INTER
 
 
 def _has_space_between(before: _Token, token: _Token, after: _Token) -> bool:
-    """Check whether the formatted line has a space between the neighbors `token` and `after`.
-
-    `before` is the token in front of `token`: it shows whether `-` subtracts or negates. The first rule that applies
-    decides, and the rules about brackets come last.
+    """Check whether the formatted line has a space between the neighbors `token` and `after`. `before` is the token in
+    front of `token`: it shows whether `-` subtracts or negates. The first rule that applies decides, and the rules
+    about brackets come last.
     """
     kind, following = token.kind, after.kind
     if kind == "." or following in {".", ",", "..."} or (kind, following) in _TIGHT_PAIRS:
@@ -233,9 +232,8 @@ def _has_space_between(before: _Token, token: _Token, after: _Token) -> bool:
 
 
 def _has_space_at_brackets(token: _Token, after: _Token) -> bool:
-    """Check whether a space separates two tokens, by the rules of brackets.
-
-    Braces have spaces inside, other brackets have none. Two sequences (`${...}`, `%{...}`) stay together.
+    """Check whether a space separates two tokens, by the rules of brackets. Braces have spaces inside, other brackets
+    have none. Two sequences (`${...}`, `%{...}`) stay together.
     """
     kind, following = token.kind, after.kind
     if kind == "{" or following == "}":
@@ -247,9 +245,8 @@ def _has_space_at_brackets(token: _Token, after: _Token) -> bool:
 
 
 def _set_indentation(lines: list[_Line]) -> None:
-    """Set the indentation: a line with more opening than closing brackets indents the following lines by one step.
-
-    One step of two spaces is for all brackets left open by one line; it ends once all of them are closed.
+    """Set the indentation: a line with more opening than closing brackets indents the following lines by one step. One
+    step of two spaces is for all brackets left open by one line; it ends once all of them are closed.
     """
     steps: list[int] = []  # the number of open brackets of each step
     for line in lines:

@@ -192,9 +192,8 @@ class _JsonReader:
         return syntax.JsonArray(tuple(items), self.positions.build_span(begin, end))
 
     def _has_comma_before_next_item(self, closing: str, item: str, begin: int) -> bool:
-        """Return True at a comma, False at the `closing` bracket. Raise an error at any other token.
-
-        `begin` is the offset of the opening bracket, and `item` the word for a part in messages.
+        """Return True at a comma, False at the `closing` bracket. Raise an error at any other token. `begin` is the
+        offset of the opening bracket, and `item` the word for a part in messages.
         """
         if self.kind == closing:
             return False
@@ -214,21 +213,21 @@ class _JsonReader:
         """Decode the current string. Raises MalformedJsonError for an invalid escape."""
         if self.kind == _PLAIN:
             return normalize_text(self.word)
-        start = self.begin + 1  # after the quotation mark
-
-        def decode_escape(escape: re.Match[str]) -> str:
-            code, letter = escape.groups()
-            if code:
-                return chr(int(code, 16))
-            if letter not in _SIMPLE:
-                detail = f'"\\{letter}" is not a JSON escape sequence.'
-                raise MalformedJsonError(detail, start + escape.start(), start + escape.end())
-            return _SIMPLE[letter]
-
-        decoded = _ESCAPE.sub(decode_escape, self.word[1:-1])
+        decoded = _ESCAPE.sub(self._decode_escape, self.word[1:-1])  # without the quotation marks
         # Characters beyond the basic plane are written as two escapes, to be joined here.
         joined = decoded.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         return normalize_text(joined)
+
+    def _decode_escape(self, escape: re.Match[str]) -> str:
+        """Decode an escape of the current string: hexadecimal digits or a letter. Raises MalformedJsonError."""
+        code, letter = escape.groups()
+        if code:
+            return chr(int(code, 16))
+        if letter not in _SIMPLE:
+            detail = f'"\\{letter}" is not a JSON escape sequence.'
+            start = self.begin + 1  # after the quotation mark
+            raise MalformedJsonError(detail, start + escape.start(), start + escape.end())
+        return _SIMPLE[letter]
 
 
 def parse_json_value(text: str, positions: CharacterPositions) -> tuple[syntax.JsonValue | None, list[Diagnostic]]:
@@ -340,6 +339,7 @@ def _build_interpolated_reference(root: str, steps: str, span: Span) -> syntax.E
     filename, start = span.filename, span.start
 
     def build_span(begin: int, end: int) -> Span:
+        """Build the span between two offsets in the source of the string."""
         first = Position(start.line, start.column + begin, start.byte + begin)
         return Span(filename, first, Position(start.line, start.column + end, start.byte + end))
 

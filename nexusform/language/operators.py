@@ -67,8 +67,8 @@ def get_result_type(operator: str) -> PrimitiveType:
 
 
 def apply_binary_operator(operator: str, left: Value, right: Value) -> Value:
-    """Compute `left operator right`, with operands converted to the type that the operator needs. For `&&` and `||`, no
-    operand decides alone (false for `&&`, true for `||`): the caller has handled that. Raises OperationProblem.
+    """Compute `left operator right`. The operands are already converted to the type of the operator. The caller handles
+    a false operand of `&&`, and a true one of `||`, because each decides alone. Raises OperationProblem.
     """
     if operator == "==":
         return compare_values(left, right)
@@ -143,7 +143,7 @@ def evaluate_unary(node: syntax.Unary, run: ExpressionRun) -> Value:
 def _evaluate_operand(
     node: syntax.Binary, expression: syntax.Expression, side: str, run: ExpressionRun
 ) -> tuple[Value, list[Diagnostic]]:
-    """Return an operand's value and the problems of its evaluation, left to the caller. Report a wrong type here."""
+    """Return an operand's value and the problems of its evaluation, for the caller to report. Report a wrong type."""
     value, problems = run.evaluate_separately(expression)
     required = _OPERAND_TYPES.get(node.operator)  # None for `==` and `!=`: any type
     if required is None or value.type is required:
@@ -191,10 +191,9 @@ _UNDECIDED: Final = Value(BOOL, UNKNOWN, refinement=NOT_NULL)
 
 
 def _may_be_decided_by_unknown_side(left: Value, right: Value, *, right_failed: bool) -> bool:
-    """Return whether `&&` or `||` is unknown instead of an error, since its unknown side may decide the result.
-
-    Without an unknown side it is an error: the other side is null, or the right side has failed. A failed left side is
-    always reported, as in HCL.
+    """Return whether `&&` or `||` is unknown instead of an error, since its unknown side may decide the result. Without
+    an unknown side it is an error: the other side is null, or the right side has failed. A failed left side is always
+    reported, as in HCL.
     """
     if left.raw is UNKNOWN:
         return right_failed or right.raw is None

@@ -21,9 +21,8 @@ def list_traversals(expression: syntax.Expression) -> tuple[syntax.Traversal, ..
 
 
 def list_body_traversals(body: syntax.Body | syntax.JsonBody) -> tuple[syntax.Traversal, ...]:
-    """Return the references of a body to names other than its own (of a `for` or `dynamic`), in source order.
-
-    In JSON every string is parsed as a template: without a schema, other texts cannot be distinguished.
+    """Return the references of a body to names other than its own (of a `for` or `dynamic`), in source order. In JSON
+    every string is parsed as a template: without a schema, other texts cannot be distinguished.
     """
     if isinstance(body, syntax.JsonBody):
         return tuple(chain.from_iterable(_list_in_json(json_object, _NO_NAMES) for json_object in body.objects))
@@ -115,7 +114,6 @@ def _list_body_references(body: syntax.Body, bound_names: _Names) -> Iterator[sy
 
 def _list_dynamic_references(body: syntax.Body, label: str, bound_names: _Names) -> Iterator[syntax.Traversal]:
     """List the references of a dynamic block, except those to `bound_names` and, outside of `for_each`, its iterator.
-
     The argument `iterator` is the name of the iterator, by default the block's `label`.
     """
     iterator = label

@@ -132,10 +132,8 @@ def _build_unknown_choice(then: Value, otherwise: Value, result_type: Type) -> V
 
 
 def _find_common_type(then: Value, otherwise: Value) -> Type | None:
-    """Return the common type of two branches; None if there is none.
-
-    An untyped null takes the type of the other branch. With a branch of open type the result is open: the chosen
-    value is not converted.
+    """Return the common type of two branches; None if there is none. An untyped null takes the type of the other
+    branch. With a branch of open type the result is open: the chosen value is not converted.
     """
     if then.type is DYNAMIC and then.raw is None:
         return otherwise.type

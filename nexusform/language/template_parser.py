@@ -99,6 +99,7 @@ class TemplateParser:
         stream = self.stream
 
         def report_escape(problem: str, first: int, last: int) -> None:
+            """Report an escape between two offsets in the text."""
             span = stream.positions.build_span(begin + first, begin + last)
             stream.add_problem("invalid-escape-sequence", problem, span)
 
@@ -301,10 +302,9 @@ def _build_directive_expression(open_directive: _OpenDirective, start: _Directiv
 
 
 def _remove_shared_heredoc_indent(pieces: list[_Piece]) -> None:
-    """Remove the shared indentation of all lines of a `<<-` heredoc.
-
-    Every white-space character counts as one. Blank lines are ignored, and a line that starts with a sequence
-    has no indentation. A line break removed by `~` starts no line.
+    """Remove the shared indentation of all lines of a `<<-` heredoc. Every white-space character counts as one. Blank
+    lines are ignored, and a line that starts with a sequence has no indentation. A line break removed by `~` starts no
+    line.
     """
     leading: list[_LiteralText] = []  # texts at the start of a line that is not blank
     indents: list[int] = []  # widths of the white space before them; 0 for a sequence at the start of a line

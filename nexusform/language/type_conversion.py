@@ -34,10 +34,9 @@ from nexusform.values.typed_value import (
 
 
 def convert_value(value: Value, target: Type) -> Value:
-    """Convert the value to type `target`. Keep its marks, and fill in the defaults of optional attributes.
-
-    Open parts (DYNAMIC) of `target` keep the type of the value's part; open elements of a collection are converted to
-    their common type. Raises ConversionProblem.
+    """Convert the value to type `target`. Keep its marks, and fill in the defaults of optional attributes. Open parts
+    (DYNAMIC) of `target` keep the type of the value's part; open elements of a collection are converted to their common
+    type. Raises ConversionProblem.
     """
     from_type = value.type
     if target is DYNAMIC or from_type is target:
@@ -230,9 +229,8 @@ def remove_optional_attributes(target: Type) -> Type:
 
 
 def _fill_dynamic_types(target: Type, from_type: Type) -> Type:
-    """Return the type `target` with its open parts (DYNAMIC) replaced by the parts at the same place in `from_type`.
-
-    A list of DYNAMIC and a tuple of strings give a list of strings. A part that `from_type` lacks stays open.
+    """Return the type `target` with its open parts (DYNAMIC) replaced by the parts at the same place in `from_type`. A
+    list of DYNAMIC and a tuple of strings give a list of strings. A part that `from_type` lacks stays open.
     """
     if target is DYNAMIC:
         return from_type
@@ -282,9 +280,8 @@ def _require_convertible_to_object(from_type: Type, target: ObjectType) -> None:
 
 
 def _require_convertible_to_collection(from_type: Type, target: ListType | SetType | MapType) -> None:
-    """Require a type of the same shape (sequence or mapping) with convertible parts. Raises ConversionProblem.
-
-    A tuple or object has several part types: each must be convertible to the element type of the collection.
+    """Require a type of the same shape (sequence or mapping) with convertible parts. Raises ConversionProblem. A tuple
+    or object has several part types: each must be convertible to the element type of the collection.
     """
     from_sequence = isinstance(from_type, (ListType, SetType, TupleType))
     from_mapping = isinstance(from_type, (MapType, ObjectType))

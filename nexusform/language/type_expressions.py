@@ -48,9 +48,8 @@ _INVALID: Final = "invalid-type-specification"
 
 
 def parse_type(expression: Expression) -> tuple[Type | None, list[Diagnostic]]:
-    """Parse a type expression. Return None, with diagnostics, if it is not a type.
-
-    Defaults of optional attributes are converted to the attribute's type; `convert_value` applies them.
+    """Parse a type expression. Return None, with diagnostics, if it is not a type. Defaults of optional attributes are
+    converted to the attribute's type; `convert_value` applies them.
     """
     parser = _TypeParser()
     parsed_type = parser.parse_type(expression)
@@ -58,7 +57,7 @@ def parse_type(expression: Expression) -> tuple[Type | None, list[Diagnostic]]:
 
 
 def check_function_calls(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
-    """Replace the problems about unknown functions in a constant by a better reason: it can call no function."""
+    """Replace the problems about unknown functions in a constant: even known functions are not allowed there."""
     checked_problems = list(problems)
     for index, problem in enumerate(problems):
         if problem.id == "call-to-unknown-function":
@@ -79,6 +78,7 @@ class _NoNames:
         return {}
 
     def lookup(self, traversal: Traversal) -> tuple[Value, int, list[Diagnostic]]:
+        """Report any reference, and return an unknown value in its place (see Scope.lookup)."""
         detail = "The default of an optional attribute is fixed; it cannot refer to anything."
         problem = build_error("reference-not-allowed", detail, traversal.span)
         return DYNAMIC_UNKNOWN, len(traversal.steps), [problem]  # no step is left to apply
@@ -160,9 +160,8 @@ class _TypeParser:
         return _COLLECTIONS[name](self.parse_type(argument))  # a list, set or map
 
     def _parse_object(self, argument: Expression, call: Call) -> Type:
-        """Parse the argument of `object(...)`. Invalid attributes are reported and omitted.
-
-        Any other argument than a map is reported; the result is then the open type.
+        """Parse the argument of `object(...)`. Invalid attributes are reported and omitted. Any other argument than a
+        map is reported; the result is then the open type.
         """
         if not isinstance(argument, ObjectCons):
             self._add_error(

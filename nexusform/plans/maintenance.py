@@ -101,7 +101,7 @@ class Upgrade(Struct, frozen=True):
 
     @property
     def is_feasible(self) -> bool:
-        """Whether every batch certainly fits and every drain may evict."""
+        """Whether every batch fits, for any choice of VMs to scale in, and every drain may evict."""
         return not self.budgets and not any(pool.failed_batch or pool.scale_in_pools for pool in self.pools)
 
     @property

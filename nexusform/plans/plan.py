@@ -84,7 +84,7 @@ class Change(Struct, frozen=True):
 
     @property
     def note(self) -> Mapping[str, Any]:
-        """Private note of the object; empty without one."""
+        """Private data of the object in state; empty without any."""
         return self.private or {}
 
     @property

@@ -64,9 +64,8 @@ def _build_conversion(name: str, target: Type, description: str, *examples: Exam
 
 
 def _evaluate_try(*attempts: Thunk) -> Value:
-    """Return the first value without errors. If it is not wholly known, return an unknown value of open type.
-
-    Raises FunctionProblem with the errors of all attempts if none succeeds.
+    """Return the first value without errors. If it is not wholly known, return an unknown value of open type. Raises
+    FunctionProblem with the errors of all attempts if none succeeds.
     """
     if not attempts:
         raise FixedProblem("at least one argument is required")
@@ -109,6 +108,7 @@ def _replace_ephemeral_by_null(value: Value) -> Value:
 
 
 def _is_sensitive(value: Value) -> Value:
+    """Return whether a value is sensitive. It is unknown for an unknown value without the mark."""
     if value.is_sensitive:
         return TRUE
     return Value(BOOL, UNKNOWN) if value.raw is UNKNOWN else FALSE  # an unknown value may become sensitive

@@ -80,10 +80,9 @@ class LocalTime(Struct, frozen=True):
 
 
 def parse_timestamp(text: str, position: int = 0, *, lenient: bool = False) -> LocalTime:
-    """Parse an RFC 3339 text with its offset. Raises FunctionProblem for the argument at `position`.
-
-    `lenient` accepts offsets of up to 24 hours and 60 minutes, hours of one digit and fractions after a
-    comma, as Go does for values that are not printed.
+    """Parse an RFC 3339 text with its offset. Raises FunctionProblem for the argument at `position`. `lenient` accepts
+    offsets of up to 24 hours and 60 minutes, hours of one digit and fractions after a comma, as Go does for values that
+    are not printed.
     """
     match = (_LENIENT_TIMESTAMP if lenient else _TIMESTAMP).match(text)
     if match is None:

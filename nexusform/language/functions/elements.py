@@ -44,9 +44,8 @@ SEQUENCES: Final = (ListType, SetType, TupleType)
 
 
 def _combine_bools(decisive: bool, items: Value) -> Value:
-    """Combine bools for `alltrue` (`decisive` is False) or `anytrue` (True); a null item counts as false.
-
-    One decisive item gives the result, even if others are unknown. Else the result is unknown with an unknown item.
+    """Combine bools for `alltrue` (`decisive` is False) or `anytrue` (True); a null item counts as false. One decisive
+    item gives the result, even if others are unknown. Else the result is unknown with an unknown item.
     """
     if any(item.raw is not UNKNOWN and bool(item.raw) is decisive for item in items.raw):
         return build_boolean(decisive)
@@ -84,9 +83,8 @@ def _find_list_type(arguments: Sequence[Value]) -> Type:
 
 
 def _compute_coalesce_list(*lists: Value) -> Value:
-    """Return the first list with elements. It is unknown if an unknown one precedes it.
-
-    The types of all arguments up to the first unknown one are checked, also those after the result.
+    """Return the first list with elements. It is unknown if an unknown one precedes it. The types of all arguments up
+    to the first unknown one are checked, also those after the result.
     """
     if not lists:
         raise FixedProblem("at least one argument is required")
@@ -104,9 +102,8 @@ def _compute_coalesce_list(*lists: Value) -> Value:
 
 
 def _find_single_element(sequence: Value) -> Value:
-    """Return the only element of a list, set or tuple, or null if it is empty. It is unknown if the length is.
-
-    Raises FunctionProblem for several elements, and for a value that is no sequence.
+    """Return the only element of a list, set or tuple, or null if it is empty. It is unknown if the length is. Raises
+    FunctionProblem for several elements, and for a value that is no sequence.
     """
     if sequence.type is DYNAMIC:
         return DYNAMIC_UNKNOWN

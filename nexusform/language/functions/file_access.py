@@ -38,6 +38,7 @@ _VARIABLES: Final = Parameter("vars", DYNAMIC, "a map or object of the template'
 
 
 def _get_base_name(path: str) -> str:
+    """Return the last part of a path, as Go does: "." for an empty path, "/" for the root."""
     if not path:
         return "."
     return path.rstrip("/").rpartition("/")[2] or "/"

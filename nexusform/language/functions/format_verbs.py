@@ -187,6 +187,7 @@ def _render_decimal(verb: _FormatVerb, number: Any, mode: str) -> str:
         scaled = str(round(size * 10**places)).rjust(places + 1, "0")  # with a digit before the point
         digits = format_digits(scaled, len(scaled) - places)
     elif mode in "eE":  # one digit, `places` decimals, and a signed exponent of two digits or more
+        # `point` is the position of the decimal point in the digits.
         significant_digits, point = _compute_decimal_digits(size, places + 1)
         significant_digits = significant_digits[: places + 1]  # rounding up may have added a zero
         digits = f"{format_digits(significant_digits.ljust(places + 1, '0'), 1)}{mode}{point - 1:+03d}"
@@ -210,7 +211,6 @@ def _compute_decimal_digits(size: int | Fraction, count: int | None) -> tuple[st
 
 def _render_general(size: int | Fraction, precision: int | None, mode: str) -> str:
     """Render a number as Go does for %g: plainly (`123`), or with an exponent if that is small or large (`1e-05`).
-
     Small is below -4. Large is at least the number of significant digits (`precision`), 6 if it is None.
     """
     count = None if precision is None else max(precision, 1)  # significant digits; None: all

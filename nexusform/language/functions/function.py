@@ -135,15 +135,15 @@ def convert_argument(function: Function, position: int, argument: Value) -> Valu
 
 
 def invoke_function(function: Function, arguments: Sequence[Value]) -> Value:
-    """Call a function of the language with converted arguments, and return the result. Raises FunctionProblem.
-
-    A parameter may exclude null, unknown values and marks (such as "sensitive"). An excluded null is an error. With an
+    """Call a function of the language with converted arguments, and return the result. Raises FunctionProblem. A
+    parameter may exclude null, unknown values and marks (such as "sensitive"). An excluded null is an error. With an
     excluded unknown value the result is unknown, and the body is not called. Excluded marks are removed for the call.
     The result gets all removed marks.
     """
     marks = NO_MARKS  # of the arguments, for the result
     values: list[Value] = []
-    has_dynamic = has_unknown = False  # not allowed by its parameter: an argument of unknown type, or an unknown one
+    has_dynamic = False  # an argument of unknown type, excluded by its parameter
+    has_unknown = False  # an unknown argument, excluded by its parameter
     for position, argument in enumerate(arguments):
         value = argument
         parameter = function.get_parameter(position)
@@ -213,13 +213,14 @@ def build_plain_function(
     examples: Sequence[tuple[str, str]] = (),
 ) -> Function:
     """Build a function from primitives to a primitive; `compute` works on the raw values."""
-
-    def compute_value(*arguments: Value) -> Value:
-        return Value(returns, compute(*[a.raw for a in arguments]))
-
-    parameter_records = tuple([Parameter(*parameter) for parameter in parameters])  # names, types and descriptions
-    example_records = tuple([Example(*example) for example in examples])  # calls and results
-    return Function(name, description, parameter_records, returns, compute_value, example_records)
+    return Function(
+        name,
+        description,
+        tuple([Parameter(*parameter) for parameter in parameters]),  # names, types and descriptions
+        returns,
+        lambda *arguments: Value(returns, compute(*[argument.raw for argument in arguments])),
+        tuple([Example(*example) for example in examples]),  # calls and results
+    )
 
 
 def call_function(node: Call, run: ExpressionRun) -> Value:

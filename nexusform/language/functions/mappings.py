@@ -91,10 +91,9 @@ def _lookup_key(mapping: Value, key: Value, *default: Value) -> Value:
 
 
 def _merge_maps(*maps: Value) -> Value:
-    """Evaluate `merge`: combine maps and objects to one; of equal keys the last one counts, and null adds nothing.
-
-    The result is a map if all arguments are maps of one type, else an object. An unknown argument makes it unknown;
-    its type keeps known attributes, unless a map with unknown keys may replace them.
+    """Evaluate `merge`: combine maps and objects to one; of equal keys the last one counts, and null adds nothing. The
+    result is a map if all arguments are maps of one type, else an object. An unknown argument makes it unknown; its
+    type keeps known attributes, unless a map with unknown keys may replace them.
     """
     for position, mapping in enumerate(maps):
         if mapping.type is not DYNAMIC and not isinstance(mapping.type, (MapType, ObjectType)):

@@ -56,6 +56,7 @@ def _compute_power(base: Any, exponent: Any) -> Any:
 
 
 def _find_parse_integer_result_type(arguments: Sequence[Value]) -> Type:
+    """Return the type of `parseint`. Raises FunctionProblem unless the first argument is a string."""
     text_type = arguments[0].type
     if text_type != STRING:
         raise FunctionProblem(f"first argument must be a string, not {describe_type(text_type)}", argument=0)

@@ -77,7 +77,7 @@ def _compile_pattern(pattern: str) -> CompiledPattern:
     except re2.error as problem:
         message, _, part = problem.args[0].decode(errors="replace").partition(": ")
         raise _build_pattern_error(_GO_MESSAGES.get(message, message), part) from None
-    # The package lists one group for each distinct name; Go lists every group: None is one without a name.
+    # The names of all groups, as in Go (None: without a name). The package lists distinct names only.
     names: list[str | None] = []
     for token in _TOKEN.finditer(pattern):
         name = token["name"]
@@ -134,6 +134,7 @@ def _build_match_groups(pattern: CompiledPattern, match: Any) -> Value:
 
 
 def _find_regex_result_type(arguments: Sequence[Value]) -> Type:
+    """Return the type of `regex`: it depends on the groups of the pattern, so it is open for an unknown one."""
     pattern = arguments[0].raw
     return DYNAMIC if pattern is UNKNOWN else _find_capture_type(_compile_pattern_argument(pattern))
 
@@ -149,6 +150,7 @@ def _find_first_match(pattern: Value, text: Value) -> Value:
 
 
 def _find_all_matches(pattern: Value, text: Value) -> Value:
+    """Evaluate `regexall`: a list with a text, tuple or object per match."""
     compiled_pattern = _compile_pattern_argument(pattern.raw)
     match_type = _find_capture_type(compiled_pattern)
     return Value(
@@ -181,9 +183,8 @@ _GROUP_NUMBER: Final = re.compile(r"0|[1-9][0-9]{0,8}")
 
 
 def _replace_reference(pattern: CompiledPattern, match: Any, reference: re.Match[str]) -> str:
-    """Return the text of a reference in a replacement, as found by `_REFERENCE`, for a match of the pattern.
-
-    `$1`, `${1}`, `$name` and `${name}` are groups of the match, "" for missing ones; `$$` is a dollar.
+    """Return the text of a reference in a replacement, as found by `_REFERENCE`, for a match of the pattern. `$1`,
+    `${1}`, `$name` and `${name}` are groups of the match, "" for missing ones; `$$` is a dollar.
     """
     second_dollar, plain_name, braced_name = reference.groups()
     if second_dollar:

@@ -43,15 +43,15 @@ def _split_chunks(sequence: Value, size: Value) -> Value:
 
 
 def _remove_empty_strings(strings: Value) -> Value:
+    """Evaluate `compact`. With unknown parts the result is unknown."""
     if not strings.is_wholly_known:
         return Value(ListType(STRING), UNKNOWN)
     return Value(ListType(STRING), tuple([v for v in strings.raw if v.raw]))
 
 
 def _find_concat_result_type(arguments: Sequence[Value]) -> Type:
-    """Return the type of `concat`: a list for lists with a common element type, otherwise a tuple.
-
-    The type of a tuple has one part for each element. It is DYNAMIC if the elements of a list are unknown.
+    """Return the type of `concat`: a list for lists with a common element type, otherwise a tuple. The type of a tuple
+    has one part for each element. It is DYNAMIC if the elements of a list are unknown.
     """
     if not arguments:
         raise FixedProblem("at least one argument is required")
@@ -128,9 +128,8 @@ def _collect_flat_elements(sequence: Value, elements: list[Value], marks: list[f
 
 
 def _select_matching_keys(values: Value, keys: Value, searchset: Value) -> Value:
-    """Evaluate `matchkeys`: the elements of `values` at the positions of those keys that are in `searchset`.
-
-    `keys` has a key for each value: values [1, 2], keys ["a", "b"] and searchset ["b"] give [2].
+    """Evaluate `matchkeys`: the elements of `values` at the positions of those keys that are in `searchset`. `keys` has
+    a key for each value: values [1, 2], keys ["a", "b"] and searchset ["b"] give [2].
     """
     if len(values.raw) != len(keys.raw):
         raise FixedProblem("length of keys and values should be equal")
@@ -154,8 +153,7 @@ def _select_matching_keys(values: Value, keys: Value, searchset: Value) -> Value
     chosen = []
     for key, value in zip(value_keys, values.raw, strict=True):
         match_index = first_indices.get(compute_order_key(key), no_match)
-        # An unknown search key that may be equal, and precedes the first match, makes the whole result an empty list.
-        # So does Terraform, though the key may match once it is known.
+        # As in Terraform, the result is empty if an unknown search key before the match may be equal to the key.
         earlier_keys = [unknown_key for index, unknown_key in unknown_keys if index < match_index]
         if any(compare_values(key, unknown_key).raw is UNKNOWN for unknown_key in earlier_keys):
             return Value(values.type, ())
@@ -218,7 +216,6 @@ def _compute_reversed_list(sequence: Value) -> Value:
 
 def _find_slice_result_type(arguments: Sequence[Value]) -> Type:
     """Return the type of `slice`: of a list its own type, of a tuple the types of the elements between the indices.
-
     With an unknown index, the type of a tuple is DYNAMIC. Raises FunctionProblem for indices out of range.
     """
     sequence, start, end = arguments

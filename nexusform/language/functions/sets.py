@@ -32,6 +32,7 @@ def _get_element_type(value_type: Type) -> Type:
 
 
 def _find_common_type(arguments: Sequence[Value]) -> Type:
+    """Return the type of a set with the common element type. Raises FunctionProblem without one."""
     common = unify_types([_get_element_type(a.type) for a in arguments])
     if common is None:
         raise FixedProblem("given sets must all have compatible element types")
@@ -82,9 +83,8 @@ def _find_product_type(arguments: Sequence[Value]) -> Type:
 
 
 def _compute_cartesian_product(*sets: Value) -> Value:
-    """Compute all combinations of elements, the last factor varying fastest.
-
-    If a factor is unknown, or its length, the result is unknown, with bounds of its length.
+    """Compute all combinations of elements, the last factor varying fastest. If a factor is unknown, or its length, the
+    result is unknown, with bounds of its length.
     """
     result_type = _find_product_type(sets)
     assert isinstance(result_type, (ListType, SetType))
@@ -92,7 +92,7 @@ def _compute_cartesian_product(*sets: Value) -> Value:
     assert isinstance(row_type, TupleType)
     shortest, longest = zip(*map(_compute_length_bounds, sets), strict=True)  # least and greatest length of each factor
     if shortest != longest or any(factor.raw is UNKNOWN for factor in sets):
-        # Of several rows only one is certain: in a set, equal ones are one.
+        # In a set of rows, equal ones count once: of several rows, at least one remains.
         row_bound = None if None in longest else prod(longest)  # None: no bound
         product_bounds = Refinement(not_null=True, shortest=min(prod(shortest), 1), longest=row_bound)
         return add_refinement(Value(result_type, UNKNOWN), product_bounds)

@@ -38,9 +38,8 @@ def split_clusters(text: str) -> list[str]:
 
 
 def _change_case(change: Callable[[str], str], text: str) -> str:
-    """Change the case of a text by character, with a method of Python's texts (`change`).
-
-    The length never changes: `ß` has no capital of one character, and is kept.
+    """Change the case of a text by character, with a method of Python's texts (`change`). The length never changes: `ß`
+    has no capital of one character, and is kept.
     """
     if text.isascii():
         return change(text)
@@ -67,6 +66,7 @@ def _convert_to_title_case(text: str) -> str:
 
 
 def _add_indentation(spaces: int, text: str) -> str:
+    """Indent all lines but the first. Raises FunctionProblem for an invalid number or a result too long."""
     if not isinstance(spaces, int) or spaces < 0 or spaces > 10_000:
         raise FixedProblem("the number of spaces must be a whole number from 0 to 10000", argument=0)
     check_text_length(len(text) + spaces * text.count("\n"))
@@ -85,6 +85,7 @@ def _slice_text(text: str, offset: int, length: int) -> str:
 
 
 def _split_text(separator: Value, text: Value) -> Value:
+    """Split a text at each separator. The separator "" gives a list of single characters."""
     parts = text.raw.split(separator.raw) if separator.raw else list(text.raw)
     return Value(_STRINGS, tuple([Value(STRING, p) for p in parts]))
 

@@ -100,9 +100,8 @@ def _render_mapping_entry(key: str, item: Value, indent: int) -> list[str]:
 
 
 def _render_value(value: Value, indent: int, column: int) -> list[str]:
-    """Render the lines of a value: the first begins at `column`, the caller indents the others to column `indent`.
-
-    Text of several lines becomes a block (`|`) if YAML allows it. Other text is quoted, and wrapped if it is long.
+    """Render the lines of a value: the first begins at `column`, the caller indents the others to column `indent`. Text
+    of several lines becomes a block (`|`) if YAML allows it. Other text is quoted, and wrapped if it is long.
     """
     raw = value.raw
     if isinstance(raw, (tuple, dict)) and raw:
@@ -219,9 +218,8 @@ class _YamlReader:
             raise FunctionProblem(f"the document expands to more than {MAX_NODES} nodes", argument=0)
 
     def _parse_node(self, depth: int) -> Value:
-        """Parse the value at the next event, with its parts.
-
-        The parser reports events: a scalar, an alias, or the start and the end of a sequence or mapping.
+        """Parse the value at the next event, with its parts. The parser reports events: a scalar, an alias, or the
+        start and the end of a sequence or mapping.
         """
         import yaml
 
@@ -317,7 +315,7 @@ def _parse_scalar(event: Any) -> Value:
         return Value(STRING, text)
     if kind not in {"int", "float", "bool", "null", "timestamp"}:
         raise FunctionProblem(f'unsupported tag "{event.tag.replace(_TAG, "!!")}"', argument=0)
-    # As in other implementations, quotes count more than the tag around a text that may begin a number, bool or null.
+    # As in other implementations, quotes override the tag if the text begins like a number, bool or null.
     if event.style in {"'", '"'} and text[:1] in _NON_TEXT_BEGINNINGS:
         return Value(STRING, text)  # "123" stays text even as !!int
     resolved = _parse_plain_scalar(text)
@@ -329,10 +327,9 @@ def _parse_scalar(event: Any) -> Value:
 
 
 def _parse_plain_scalar(text: str) -> Value:
-    """Parse an unquoted scalar by YAML 1.2's rules, but also with the bools and timestamps of YAML 1.1.
-
-    The result is null, a bool, a number, or text. Text of the form of a timestamp is completed. Raises FunctionProblem
-    for a number that is not finite, or has too many digits.
+    """Parse an unquoted scalar by YAML 1.2's rules, but also with the bools and timestamps of YAML 1.1. The result is
+    null, a bool, a number, or text. Text of the form of a timestamp is completed. Raises FunctionProblem for a number
+    that is not finite, or has too many digits.
     """
     if text in _NULLS:
         return NULL

@@ -88,6 +88,7 @@ class CharacterPositions:
     """
 
     def __init__(self, filename: str, text: str, start: Position | None = None) -> None:
+        """Find the start of each line. `start` is the position of the text in its file, if it is a part of one."""
         self._filename = filename
         self._text = text
         self._start = start or _FIRST
@@ -308,9 +309,8 @@ class _Scanner:
         return self.tokens
 
     def _scan_code(self, sequence: _OpenTemplateSequence | None) -> None:
-        """Scan names, numbers and operators, until a template begins or ends.
-
-        `sequence` is the innermost open `${ }` or `%{ }`, None outside of all.
+        """Scan names, numbers and operators, until a template begins or ends. `sequence` is the innermost open `${ }`
+        or `%{ }`, None outside of all.
         """
         next_token, text, offset, size = _NORMAL.match, self.text, self.offset, len(self.text)
         kinds, starts, ends = self.tokens.kinds, self.tokens.starts, self.tokens.ends
@@ -338,9 +338,8 @@ class _Scanner:
         self.offset = offset
 
     def _scan_rare_token(self, group: int, begin: int, end: int, sequence: _OpenTemplateSequence | None) -> bool:
-        """Scan a token of a less common group of `_NORMAL`; true if a template or sequence begins or ends.
-
-        `end` is the end of its match. A name or an unclosed comment may be longer: `self.offset` is its end then.
+        """Scan a token of a less common group of `_NORMAL`; true if a template or sequence begins or ends. `end` is the
+        end of its match. A name or an unclosed comment may be longer: `self.offset` is its end then.
         """
         if group == _BRACE:  # "{", "}", "~}" or "~"
             return self._scan_brace(begin, end, sequence)
@@ -372,9 +371,8 @@ class _Scanner:
         return False
 
     def _scan_brace(self, begin: int, end: int, sequence: _OpenTemplateSequence | None) -> bool:
-        """Scan a brace. Return whether it ends the enclosing sequence, `${ }` or `%{ }`.
-
-        `sequence` is the enclosing one, None outside of all. A brace in it may be one of an object: these are counted.
+        """Scan a brace. Return whether it ends the enclosing sequence, `${ }` or `%{ }`. `sequence` is the enclosing
+        one, None outside of all. A brace in it may be one of an object: these are counted.
         """
         word = self.text[begin:end]
         if word == "~":  # not before a brace: a token that no syntax allows

@@ -9,6 +9,7 @@ from bisect import bisect_left
 from collections.abc import Callable
 from contextlib import suppress
 from decimal import Decimal, InvalidOperation
+from functools import partial
 from unicodedata import normalize
 
 from msgspec import Struct
@@ -118,9 +119,8 @@ class TokenStream(Struct):
     def read_loop_names(
         self, diagnostic_id: str, construct: str, missing_in: str, since: int | None = None
     ) -> tuple[str | None, str]:
-        """Read `v in` or `k, v in` of a `for`; return the names of key (None without one) and value.
-
-        `construct` is the subject of the details of errors, `missing_in` the detail about a missing `in`.
+        """Read `v in` or `k, v in` of a `for`; return the names of key (None without one) and value. `construct` is the
+        subject of the details of errors, `missing_in` the detail about a missing `in`.
         """
         key_name = None
         detail = f"{construct} requires variable name after 'for'."
@@ -152,7 +152,6 @@ class TokenStream(Struct):
         self, diagnostic_id: str, detail: str, index: int | None = None, since: int | None = None, headline: str = ""
     ) -> MalformedSyntaxError:
         """Report a syntax error at the token `index` (by default the next one) and return the exception to raise.
-
         `since` is the first token of the construct. A token foreign to the language gets its own error in place of the
         given one.
         """
@@ -189,9 +188,8 @@ class TokenStream(Struct):
                 self.index = min(bisect_left(self.tokens.starts, closing_match.end()), last)
 
     def _is_preceded_by_not_operator(self, index: int) -> bool:
-        """Check whether the token follows a `not` intended as an operator, as in `not x`.
-
-        The token begins an operand. The `not` is no attribute (`a.not`), and no name at the start of a line or block.
+        """Check whether the token follows a `not` intended as an operator, as in `not x`. The token begins an operand.
+        The `not` is no attribute (`a.not`), and no name at the start of a line or block.
         """
         kinds = self.tokens.kinds
         return (
@@ -329,17 +327,18 @@ def decode_quoted_text(text: str, report_escape: ReportEscape) -> str:
     """Decode the content of quotation marks. `report_escape` is called for invalid escapes."""
     if "\\" not in text and "{" not in text:  # no escape: all have a backslash or are "$${" or "%%{"
         return normalize_text(text)
+    return normalize_text(_ESCAPE.sub(partial(_decode_match, report_escape), text))
 
-    def decode_match(match: re.Match[str]) -> str:
-        escape = match.group()
-        if escape in _SIMPLE:
-            return _SIMPLE[escape]
-        problem, decoded = _decode_escape(escape)
-        if problem:
-            report_escape(problem, *match.span())
-        return decoded
 
-    return normalize_text(_ESCAPE.sub(decode_match, text))
+def _decode_match(report_escape: ReportEscape, match: re.Match[str]) -> str:
+    """Return the text of an escape found by _ESCAPE, and report an invalid one."""
+    escape = match.group()
+    if escape in _SIMPLE:
+        return _SIMPLE[escape]
+    problem, decoded = _decode_escape(escape)
+    if problem:
+        report_escape(problem, *match.span())
+    return decoded
 
 
 # Errors by selector, the character after the backslash.

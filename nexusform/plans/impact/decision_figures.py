@@ -189,8 +189,8 @@ def _select_interrupted_vms(plan: Plan) -> Iterable[PlacementChange]:
 
 
 def _compute_drain_minutes(plan: Plan) -> DrainMinuteRange | None:
-    """Return the minutes of drains, None without any. At most, clusters are drained one after another, and every
-    batch takes the drain timeout of its pool (control planes have none).
+    """Return the range of minutes of all drains, None without any. The maximum is for clusters drained one after
+    another, if every batch takes the drain timeout of its pool (control planes have none).
     """
     timeouts = {  # in seconds
         (table.site_id, table.cluster, table.pool): table.drain_timeout for table in plan.placement_tables

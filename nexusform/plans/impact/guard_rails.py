@@ -111,11 +111,7 @@ def apply_limits(plan: Plan, limits: Iterable[GuardRailLimit]) -> Plan:
     limits = tuple(limits)
     error_ids = {problem.id for problem in plan.errors}
     if limits and plan.errored and error_ids != {STRANDED}:
-        results = [GuardRailResult(limit.name, limit.value, None, UNKNOWN, _PLAN_FAILED) for limit in limits]
-        names = format_list(format_limit(limit.name, limit.value) for limit in limits)
-        text = f"{names} {select_word_form(len(limits), 'was', 'were')} not checked because {_PLAN_FAILED}."
-        warning = build_warning(NOT_CHECKED, text)  # instead of errors
-        return replace(plan, guard_rails=tuple(results), diagnostics=(*plan.diagnostics, warning))
+        return _add_unchecked_limits(plan, limits)
     results = []
     diagnostics: list[Diagnostic] = []
     # Resources without a prediction make every figure unknown.
@@ -137,6 +133,7 @@ def apply_limits(plan: Plan, limits: Iterable[GuardRailLimit]) -> Plan:
 
 
 def _build_limit_error(limit: GuardRailLimit, breach: GuardRailMeasurement) -> Diagnostic:
+    """Build the error about a broken limit, or one without a known figure (the value of `breach` is None)."""
     limit_text = format_limit(limit.name, limit.value)
     _, _, maximum = limit_text.partition(":")
     allowed = GUARD_RAILS[limit.name].allowed.format(maximum)
@@ -144,6 +141,15 @@ def _build_limit_error(limit: GuardRailLimit, breach: GuardRailMeasurement) -> D
     text = breach.text if may_start_with_name else f"{breach.text[:1].upper()}{breach.text[1:]}"
     detail = f"{text}; -fail-on={limit_text} allows {allowed}."
     return build_error(GUARD_RAIL, detail, extra={_LIMIT: limit_text})
+
+
+def _add_unchecked_limits(plan: Plan, limits: Sequence[GuardRailLimit]) -> Plan:
+    """Return a failed plan with an unknown result per limit, and one warning for all instead of errors."""
+    results = [GuardRailResult(limit.name, limit.value, None, UNKNOWN, _PLAN_FAILED) for limit in limits]
+    names = format_list(format_limit(limit.name, limit.value) for limit in limits)
+    text = f"{names} {select_word_form(len(limits), 'was', 'were')} not checked because {_PLAN_FAILED}."
+    warning = build_warning(NOT_CHECKED, text)
+    return replace(plan, guard_rails=tuple(results), diagnostics=(*plan.diagnostics, warning))
 
 
 def _summarize_breaches(
@@ -186,8 +192,8 @@ def get_limit_text(breach: Diagnostic) -> str:
 
 
 def _measure_moved_objects(plan: Plan) -> Iterator[GuardRailMeasurement]:
-    """Count interrupted VMs, bindings and pods: moved, re-created in place, without their machine (forgotten VMs, too)
-    or node, stopped by machine actions, or replaced by others. Other removals count for `removed` instead.
+    """Count interrupted VMs, bindings and pods: moved, re-created in place, stopped by machine actions, replaced by
+    others, or left without their machine or node. Other removals count for the limit `removed` instead.
     """
     counts = count_effects(plan.placements)
     substitutions = count_substitutions(plan.placements)
@@ -199,6 +205,7 @@ def _measure_moved_objects(plan: Plan) -> Iterator[GuardRailMeasurement]:
     clauses += describe_stopped_vms(plan.machine_actions)
     clauses += describe_lost_vms(plan)
     interrupted = count_objects_with_effects(counts, *DISRUPTIVE_EFFECTS)
+    # Unmanaged VMs without their machine have no row, so they are counted apart.
     total = interrupted + sum(substitutions.values()) + stopped + plan.lost_unmanaged_count
     yield GuardRailMeasurement(total, format_list(clauses))
 

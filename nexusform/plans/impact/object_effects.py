@@ -53,8 +53,8 @@ _EFFECTS_BY_ACTION: Final = {
 
 
 def compute_effect(row: PlacementChange) -> Effect:
-    """Return the effect of the plan on one object (VM, binding or pod), such as RECREATED for a moved VM. Some actions
-    have one effect each. The effect of the others depends on whether the object runs before and after the plan.
+    """Return the effect of the plan on one object (VM, binding or pod), such as RECREATED for a VM re-created on its
+    machine. Some actions have one effect each. For the others, it depends on whether the object runs before and after.
     `row.source` is its location before, `row.target` after; None if it has none, or an unknown one.
     """
     if row.action in _EFFECTS_BY_ACTION:

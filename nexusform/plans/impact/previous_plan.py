@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import build_warning
 from nexusform.diagnostics.phrases import compute_natural_sort_key, enclose
-from nexusform.plans.impact.decision_figures import build_decision
+from nexusform.plans.impact.decision_figures import SpareCapacitySummary, build_decision
 from nexusform.plans.impact.object_effects import LOSS_EFFECTS, compute_effect
 from nexusform.plans.plan import PlacementAction, Plan
 from nexusform.plans.plan_checks import PreviousPlanDifferences
@@ -32,26 +32,31 @@ def compare_with_previous(plan: Plan, previous: Plan) -> Plan:
     earlier, later = before.impact, after.impact
     has_several_sites = len({site.id for site in (*plan.sites, *previous.sites)}) > 1
     freed = _list_affected_clusters(previous, has_several_sites) - _list_affected_clusters(plan, has_several_sites)
-    # The difference of spare capacity on the sites of both plans with the same largest SKU.
-    capacity_by_site_and_sku = {(row.site, row.vm_sku_name): row.after for row in before.capacity}
-    difference = 0
-    for row in after.capacity:
-        previous_capacity = capacity_by_site_and_sku.get((row.site, row.vm_sku_name))
-        if previous_capacity is not None:
-            difference += row.after.minimum - previous_capacity.minimum
+    # Keys of objects with another placement: address, kind, cluster and name.
     objects = _find_differences(_collect_placements(previous), _collect_placements(plan))
     resources = {address for address, _ in _find_differences(_collect_changes(previous), _collect_changes(plan))}
     since = PreviousPlanDifferences(
         ref=previous.basis.commit[:_COMMIT_LENGTH] or previous.timestamp or "the previous plan",
         moved=later.moved + later.recreated + later.host_lost - earlier.moved - earlier.recreated - earlier.host_lost,
         removed=later.removed - earlier.removed,
-        capacity=difference,
+        capacity=_compute_capacity_difference(before.capacity, after.capacity),
         clusters_no_longer_affected=_sort_names(freed),
         objects=_sort_names(name for *_, name in objects),
         resources=_sort_names(resources.difference(address for address, *_ in objects)),
         has_other_differences=before != after or _collect_other_parts(previous) != _collect_other_parts(plan),
     )
     return replace(plan, since=since)
+
+
+def _compute_capacity_difference(before: Iterable[SpareCapacitySummary], after: Iterable[SpareCapacitySummary]) -> int:
+    """Return the difference of certain spare capacity, over the sites of both plans with the same largest SKU."""
+    earlier_capacity = {(row.site, row.vm_sku_name): row.after.minimum for row in before}
+    difference = 0
+    for row in after:
+        earlier = earlier_capacity.get((row.site, row.vm_sku_name))
+        if earlier is not None:
+            difference += row.after.minimum - earlier
+    return difference
 
 
 def _find_differences(before: Mapping[_Key, Any], after: Mapping[_Key, Any]) -> set[_Key]:

@@ -81,9 +81,7 @@ def _compute_digest_of_digests(digests: Mapping[str, str]) -> str:
 def write_plan_file(
     plan: Plan, configuration_files: Mapping[str, str], prior_state: Mapping[str, Any] = MappingProxyType({})
 ) -> bytes:
-    """Return the bytes of the plan file. Raises FileProblem. The defaults of optional object attributes in the types of
-    variables are not stored: values already contain them.
-    """
+    """Return the bytes of the plan file. Raises FileProblem."""
     with pause_garbage_collection():
         record = write_record(plan)
         large_fields = {f"{name}.json": record.pop(name, []) for name in _LARGE}  # each is a member of its own
@@ -143,9 +141,7 @@ def _serialize_documents(documents: Mapping[str, Any]) -> tuple[str, dict[str, b
 def read_plan_file(
     data: bytes, name: str = "the plan file", own_version: str = nexusform.__version__
 ) -> tuple[SavedPlan | None, list[Diagnostic]]:
-    """Return the content of a plan file, or None and the diagnostics of its rejection. `name` is its display
-    name, `own_version` the version of this nexusform.
-    """
+    """Return the content of a plan file, or None and diagnostics. `own_version` is the version of this nexusform."""
     try:
         with pause_garbage_collection():
             return _parse_plan(data, name, own_version), []
@@ -170,16 +166,12 @@ def _parse_plan(data: bytes, name: str, own_version: str) -> SavedPlan:
         if digests[member] != compute_digest(members[member]):
             raise _build_damaged_file_error(name, f'Its part "{member}" was changed after it was saved.')
     documents = _parse_plan_documents(manifest, members, name)
-    record = documents.pop(_PLAN)
-    if not isinstance(record, dict):
-        raise _build_damaged_file_error(name, f'Its part "{_PLAN}" is not an object.')
+    record = _pop_object(documents, _PLAN, name)
     try:
         configuration_files = convert(documents.pop(_CONFIGURATION), dict[str, str])
     except ValidationError:
         raise _build_damaged_file_error(name, f'Its part "{_CONFIGURATION}" does not contain files.') from None
-    prior_state = documents.pop(_PRIOR)
-    if not isinstance(prior_state, dict):
-        raise _build_damaged_file_error(name, f'Its part "{_PRIOR}" is not an object.')
+    prior_state = _pop_object(documents, _PRIOR, name)
     large_fields = {part: documents.pop(f"{part}.json") for part in _LARGE}  # each is a member of its own
     try:
         plan = read_record(Plan, record | large_fields)
@@ -195,6 +187,14 @@ def _parse_plan(data: bytes, name: str, own_version: str) -> SavedPlan:
         signed_digest=_compute_digest_of_digests({part: compute_digest(content) for part, content in members.items()}),
         signature=signature,
     )
+
+
+def _pop_object(documents: dict[str, Any], part: str, name: str) -> dict[str, Any]:
+    """Remove a part from the documents of the plan file `name` and return it. Raises DiagnosticsError for no object."""
+    document = documents.pop(part)
+    if not isinstance(document, dict):
+        raise _build_damaged_file_error(name, f'Its part "{part}" is not an object.')
+    return document
 
 
 def _parse_signature(content: bytes | None, name: str) -> dict[str, Any] | None:
@@ -272,6 +272,7 @@ def _parse_plan_documents(manifest: Mapping[str, Any], members: Mapping[str, byt
 
 
 def _parse_plan_document(members: Mapping[str, bytes], member: str, name: str) -> Any:
+    """Return the JSON data of a member of the plan file `name`. Raises DiagnosticsError for other data."""
     try:
         return json_codec.parse_json(members[member])
     except json_codec.JsonProblem as problem:
@@ -327,7 +328,7 @@ class _ZipHeaderBuilder:
         self._directory: list[bytes] = []  # an entry per member, written after all of them
 
     def add_member(self, label: bytes, content: bytes) -> bytes:
-        """Return the header of the next member, and add the member to the directory."""
+        """Return the header of the next member (`label`: its name), and add the member to the directory."""
         check = (crc32(content), len(content), len(content))  # without compression both sizes are equal
         head = _LOCAL.pack(b"PK\3\4", _VERSION, _UTF8, _STORED, _TIME, _DATE, *check, len(label), 0) + label
         self._directory.append(

@@ -185,6 +185,7 @@ def _build_scalar_shape(*kinds: type) -> Shape:
 
 
 def _read_scalar(kinds: tuple[type, ...], data: Any) -> Any:
+    """Return the data unchanged. Raises ConversionProblem unless it has one of these classes."""
     if data.__class__ not in kinds:
         raise ConversionProblem(path=(), message=f"{' or '.join(kind.__name__ for kind in kinds)} expected")
     return data
@@ -295,8 +296,8 @@ def _read_mapping(value: Shape, data: Any) -> dict[str, Any]:
 
 
 def _build_record_shape(kind: type[Any]) -> Shape:
-    """Build the shape of a struct: an object of its fields, without those at their defaults. Many structs of the kind
-    are a table, with a column per field. Each column is read and written like a tuple of the values of its field.
+    """Build the shape (converters to JSON data and back) of a struct: an object of its fields, without those at their
+    defaults. Many structs of the kind are a table, with a column per field: a tuple of the values of this field.
     """
     hints = get_type_hints(kind)
     writers: list[tuple[str, Write | None, Any]] = []  # name, converter and default of each field
@@ -309,7 +310,8 @@ def _build_record_shape(kind: type[Any]) -> Shape:
         readers[field.name] = shape.read
         sequence = _build_sequence_shape(shape)  # of the values of the column
         assert sequence.write is not None
-        columns.append(ColumnField(field.name, default, not shape.is_plain, sequence.write, sequence.read))
+        can_deduplicate = not shape.is_plain  # plain data may change by writing and reading: a tuple becomes a list
+        columns.append(ColumnField(field.name, default, can_deduplicate, sequence.write, sequence.read))
     required_names = frozenset(name for name, _, default in writers if default is NODEFAULT)
     table = _TableConverter(kind, tuple(columns))
     return Shape(partial(_write_fields, writers), partial(_read_fields, kind, readers, required_names), table)

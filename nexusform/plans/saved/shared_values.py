@@ -37,6 +37,7 @@ class DocumentDeduplicator:
     """
 
     def __init__(self, documents: Mapping[str, Any]) -> None:
+        """Store equal lists and objects of the documents once, in `shared`. References replace them in `documents`."""
         collector = _NodeCollector()
         roots = {name: collector.collect_node(document, 0) for name, document in documents.items()}
         self.mark = _LETTER * (collector.longest_run + 1)  # no text of the documents begins with it
@@ -47,7 +48,6 @@ class DocumentDeduplicator:
         for node in collector.nodes:  # the parts of a node precede it
             self._write(node)  # adds shared keys and values
         self.shared = {"keys": list(self._keys), "values": self._values}
-        # In the documents, references replace shared values.
         self.documents = {name: _get_written_form_of_part(root) for name, root in roots.items()}
 
     def _write(self, node: _SharedNode) -> None:
@@ -103,9 +103,8 @@ class _NodeCollector:
 
     def collect_node(self, value: Any, depth: int) -> Any:
         """Return the value itself if it is a scalar, else the node of all lists or objects equal to it. `depth` is the
-        level of the value in its document.
-
-        Example: `{"a": [1, 2], "b": [1, 2]}` has one node for both lists, with two uses, and one for the object.
+        level of the value in its document. Example: `{"a": [1, 2], "b": [1, 2]}` has one node for both lists, with two
+        uses, and one for the object.
         """
         kind = value.__class__
         if kind in _SCALARS:
@@ -130,7 +129,7 @@ class _NodeCollector:
         self, value: Any, keys: tuple[str, ...] | None, items: Iterable[Any], depth: int, *, is_shared: bool = True
     ) -> _SharedNode:
         """Return the node of a list (`keys` None) or object with these items, after nodes for its items. Equal values
-        have one node, unless they are not `is_shared` or very deep: then each has a node of its own.
+        have one node. Without `is_shared`, or very deep in a document, each value has a node of its own.
         """
         if depth > _MAXIMUM_DEPTH or not is_shared:
             self._scan_texts_for_mark_letters(value)
@@ -143,8 +142,8 @@ class _NodeCollector:
         if node is None:
             node = self._by_content[content] = self._add_shared_node(keys, parts)
         if _SharedNode in kinds:
-            # The documents reference the value meanwhile, so its identity is unique. Containers of scalars
-            # alone are looked up as fast by content.
+            # Its id finds this value faster. No other value gets this id, because the documents keep the value alive.
+            # A container of scalars only is found by content as fast.
             self._by_identity[id(value)] = node
         return node
 
@@ -187,6 +186,7 @@ class DocumentExpander:
     """Replacement of references by shared values and UNKNOWN. Raises SharedValuesError, as does `expand`."""
 
     def __init__(self, mark: str, shared: Any, maximum_parts: int = _MAXIMUM_PARTS) -> None:
+        """Expand all shared values of a plan file once. Raises SharedValuesError if they have another form."""
         if not isinstance(shared, dict) or shared.keys() != {"keys", "values"}:
             raise SharedValuesError("Its shared values are not an object of keys and values.")
         self._mark = mark
@@ -210,10 +210,8 @@ class DocumentExpander:
         """Return the document, changed in place, with all references resolved. A reference is a text with the mark as
         its prefix: it becomes a shared value or UNKNOWN. A list with a reference to keys as its first element becomes
         an object: its other elements are the values of these keys. Containers are searched one by one, not recursively.
-        Raises SharedValuesError.
-
-        Example with the mark `&`: `["&:0", "&1"]` is an object with the keys number 0, here a single one. Its value is
-        the shared value number 1.
+        Raises SharedValuesError. Example with the mark `&`: `["&:0", "&1"]` is an object with the keys number 0, here a
+        single one. Its value is the shared value number 1.
         """
         box = [document]  # a container around the document, because the document itself may be a reference
         containers: list[Any] = [box]  # still to be searched

@@ -201,20 +201,8 @@ def list_changed_racks(sites: Iterable[SiteVms]) -> tuple[RackVmCounts, ...]:
 
 
 def _list_site_changes(site: SiteVms) -> list[RackVmCounts]:
-    """Return the racks of a site with added or removed VMs, and the numbers of VMs on each of their machines. Unmanaged
-    VMs on a deleted machine count as removed.
-    """
-    # Numbers of VMs by machine: on both sides of the plan, only before it, and only after it.
-    unchanged: Counter[str] = Counter()
-    removed: Counter[str] = Counter()
-    added: Counter[str] = Counter()
-    for vm in site.unmanaged_vms:
-        counter = removed if vm.is_lost else unchanged
-        counter[vm.placement.machine] += 1
-    for pool in site.pools:
-        unchanged.update(_list_machine_of_each_vm(pool.unchanged))
-        removed.update(_list_machine_of_each_vm(pool.removed))
-        added.update(_list_machine_of_each_vm(pool.added))
+    """Return the racks of a site with added or removed VMs, and the numbers of VMs on each of their machines."""
+    unchanged, removed, added = _count_vms_by_machine(site)
     racks = []
     for rack, members in group_by(site.machines, lambda machine: machine.facts.rack).items():
         names = [machine.facts.name for machine in members]
@@ -229,6 +217,19 @@ def _list_site_changes(site: SiteVms) -> list[RackVmCounts]:
             removed_count = sum(removed[name] for name in names)
             racks.append(RackVmCounts(site.name, rack, tuple(counts), removed_count))
     return racks
+
+
+def _count_vms_by_machine(site: SiteVms) -> tuple[Counter[str], Counter[str], Counter[str]]:
+    """Count unchanged, removed and added VMs by machine. Unmanaged VMs on a deleted machine count as removed."""
+    unchanged, removed, added = Counter[str](), Counter[str](), Counter[str]()
+    for vm in site.unmanaged_vms:
+        counter = removed if vm.is_lost else unchanged
+        counter[vm.placement.machine] += 1
+    for pool in site.pools:
+        unchanged.update(_list_machine_of_each_vm(pool.unchanged))
+        removed.update(_list_machine_of_each_vm(pool.removed))
+        added.update(_list_machine_of_each_vm(pool.added))
+    return unchanged, removed, added
 
 
 def select_without_new_sharing(sites: Iterable[SiteVms]) -> frozenset[str]:
@@ -257,7 +258,7 @@ def _list_machine_of_each_vm(vms: Iterable[PlacedVm]) -> list[str]:
 def add_recorded_vms(
     inventory: PlanInventory, kind: ResourceType, attributes: Mapping[str, Any], note: Mapping[str, Any] | None
 ) -> None:
-    """Add the unmanaged VMs recorded in the note of a rack or machine to the inventory."""
+    """Add the unmanaged VMs recorded in the note (private data in state) of a rack or machine to the inventory."""
     for site_id, unmanaged_vm in read_recorded_vms(kind, attributes, note):
         inventory.unmanaged.setdefault(site_id, []).append(unmanaged_vm)
 
@@ -265,7 +266,7 @@ def add_recorded_vms(
 def read_recorded_vms(
     resource_type: ResourceType, attributes: Mapping[str, Any], note: Mapping[str, Any] | None
 ) -> list[tuple[str, OccupiedCapacity]]:
-    """Return (site id, VM) for each unmanaged VM recorded in the note of a rack or machine; [] for other resources."""
+    """Return (site id, VM) for each unmanaged VM in the note (private data in state) of a rack or machine, else []."""
     rows = [*get_list(note, UNMANAGED_KEY), *get_list(note, FORGOTTEN_KEY)]
     if not rows or resource_type.kind not in {PlanningKind.RACK, PlanningKind.MACHINE}:
         return []
@@ -276,11 +277,10 @@ def read_recorded_vms(
 
 
 def build_unmanaged_vms_note(vms: Iterable[OccupiedCapacity]) -> Mapping[str, Any]:
-    """Build the note of a rack or machine that records its unmanaged VMs, a row for each one. A row has the first six
-    fields of OccupiedCapacity; the list of its cells follows, unless they are unknown. `read_recorded_vms` reads it.
-
-    Example: `{"unmanaged": [["bm01", "vm1", 8, 32, 100, 2, [0, 1]]]}` is a VM of 8 cores, 32 GiB of memory and 100 GiB
-    of disk in the cells 0 and 1 of bm01.
+    """Build the note (private data in state) of a rack or machine with its unmanaged VMs, a row for each one. A row has
+    the first six fields of OccupiedCapacity; the list of its cells follows, unless they are unknown. Example:
+    `{"unmanaged": [["bm01", "vm1", 8, 32, 100, 2, [0, 1]]]}` is a VM of 8 cores, 32 GiB of memory and 100 GiB of disk
+    in the cells 0 and 1 of bm01.
     """
     rows: list[list[Any]] = []
     for vm in vms:

@@ -214,7 +214,7 @@ def count_nodes(
     networks: Mapping[str, str] = MappingProxyType({}),
     claims_by_cluster: Mapping[str, ClaimDemand] = MappingProxyType({}),
 ) -> ClusterNodeCounts:
-    """Count nodes and surge nodes by cluster name. `networks` is by name, too, `claims_by_cluster` by cluster id."""
+    """Count nodes and surge nodes by cluster name. `networks` is by cluster name, `claims_by_cluster` by cluster id."""
     counts: Counter[str] = Counter()
     surge: dict[str, int] = {}
     claims: dict[str, ClaimDemand] = {}
@@ -280,9 +280,8 @@ def _create_row(kind: SiteResourceKind, name: str, **figures: Any) -> SiteResour
 
 def _compute_node_addresses(supplies: SiteResources, nodes: _SiteNodeCounts) -> Iterator[SiteResourceCapacity]:
     """Yield a row per network, by name, with the number of its used addresses. Each node of a cluster and each VM uses
-    one. `surge` is the number of further addresses for the upgrade of a cluster. Unknown figures are None.
-
-    Then follows a row without a name if networks were not read, and a row per cluster without a known network.
+    one. `surge` is the number of further addresses for the upgrade of a cluster. Unknown figures are None. Then follows
+    a row without a name if networks were not read, and a row per cluster without a known network.
     """
     read_networks = {network.name: network for network in supplies.networks or ()}
     all_clusters = nodes.before.keys() | nodes.after.keys()
@@ -330,11 +329,11 @@ def _compute_load_balancer_addresses(supplies: SiteResources) -> Iterator[SiteRe
 
 def _compute_appliance_storage(supplies: SiteResources) -> Iterator[SiteResourceCapacity]:
     """Yield a row per storage appliance (an unknown one if none was captured), and a row of all volumes together."""
-    kind, used = SiteResourceKind.STORAGE, None  # None: not captured
+    kind = SiteResourceKind.STORAGE
     for appliance in supplies.storage or ():
         used = appliance.used
         yield _create_row(kind, appliance.name, total=appliance.capacity, used_before=used, used=used)
-    if supplies.storage is None:
+    if supplies.storage is None:  # not captured
         yield _create_row(kind, name="")
     name, volume_gib = "", None
     if supplies.volumes is not None:
@@ -360,8 +359,7 @@ def _compute_pod_storage(
     supplies: SiteResources, before: ClusterNodeCounts, after: ClusterNodeCounts
 ) -> SiteResourceCapacity:
     """Build the row of the storage claimed by pods, for clusters with known pods. Its name lists these clusters, then
-    the others and one claim without a size: `c1; not of c2; data-0 has no size`. Without a cluster with known pods,
-    the use is unknown (None).
+    the others and one claim without a size: `c1; not of c2; data-0 has no size`. Without known pods, the use is None.
     """
     claims = {**before.claims, **after.claims}  # by name of a cluster with known pods
     unknown_clusters = [cluster for cluster in after.counts if cluster not in claims]
@@ -413,14 +411,14 @@ def _compute_claimed_storage(supplies: SiteResources, claims: Collection[ClaimDe
 def find_scarcest_resource(rows: Iterable[SiteResourceCapacity], kind: SiteResourceKind) -> SiteResourceCapacity | None:
     """Return the row of a kind with the scarcest resource of a site; None without rows of the kind. `free` is the spare
     amount, None if unknown, and `surge` the further need of an upgrade. It is the row with the smallest `free - surge`.
-    If this row is sufficient, a row without a known total precedes it.
+    If this row is sufficient, return one without a known total instead: its resource may be scarcer.
     """
     rows_by_knowledge = group_by((row for row in rows if row.kind is kind), lambda row: row.free is not None)
     known_rows, unknown_rows = rows_by_knowledge.get(True, []), rows_by_knowledge.get(False, [])
     if not known_rows:
         return next(iter(unknown_rows), None)
     scarcest = min(known_rows, key=lambda row: (row.free or 0) - row.surge)  # `free` is known here
-    # Next to known rows, a row with a total but without a known use does not count: its network may have no nodes.
+    # A row with a total but without a known use does not count: it is a network without nodes.
     uncaptured_rows = [row for row in unknown_rows if row.total is None]
     if scarcest.is_insufficient or not uncaptured_rows:
         return scarcest

@@ -235,5 +235,6 @@ def build_trace_document(part: TracedExpression) -> dict[str, Any]:
 
 
 def _split_reason(reason: str) -> dict[str, str]:
+    """Split a reason such as `sensitive: TEXT`, `unknown: TEXT` or `error: TEXT`."""
     mark, _, text = reason.partition(": ")
     return {"mark": mark, "why": text}

@@ -77,7 +77,7 @@ def _describe_decision_steps(explanation: DecisionExplanation) -> Iterator[_Note
     Rejected machines of the chosen rack have their reason, those elsewhere are counted. If no machine passed the
     filters, yield only the filters.
     """
-    clauses: dict[str, list[str]] = {}  # texts of the filters, by the name of the line they share
+    clauses: dict[str, list[str]] = {}  # texts of the filters, by the name of the line they share, such as "1 fits"
     for step in explanation.filters:
         if step.text:
             clauses.setdefault(step.line, []).append(step.text)
@@ -243,7 +243,7 @@ def _build_ranking_table(title: str, ranked: Sequence[RankedCandidate]) -> Secti
         Row((str(rank), candidate.name, _format_ranking_keys(candidate.keys)))
         for rank, candidate in enumerate(visible_candidates, 1)
     )
-    table = Table(("rank", "name", "lowest first"), rows, figures=frozenset({0}))  # the rank is a number
+    table = Table(("rank", "name", "lowest first"), rows, number_columns=frozenset({0}))  # the rank is a number
     return Section(title, tuple(lines), table=table)
 
 
@@ -288,24 +288,27 @@ def describe_alternatives(alternatives: Sequence[MachineAlternative], demand: De
     return lines
 
 
+def _describe_needed_removals(alternatives: Sequence[MachineAlternative]) -> str:
+    """Return a sentence on the machines with capacity after the fewest removals of other VMs."""
+    minimum = min(len(alternative.removed_vms) for alternative in alternatives)
+    best = [alternative for alternative in alternatives if len(alternative.removed_vms) == minimum]
+    machines = format_first_items(
+        [f"{alternative.machine} ({format_list(alternative.removed_vms, 3)})" for alternative in best], _MAX_NAMES
+    )
+    other_note = enclose("; ", len(alternatives) - len(best), " more if several were removed")
+    count = format_count(len(best), "machine")
+    return f"{count} would have capacity with {format_count(minimum, 'VM')} fewer: {machines}{other_note}."
+
+
 def _describe_needed_change(
     need: MachineObstacle | None, alternatives: Sequence[MachineAlternative], demand: Demand, pool_size: int
 ) -> str:
     """Return a sentence on the machines with capacity for a VM after the change `need`, such as another zone or a
-    smaller SKU. For LEAVE other VMs must leave. Without a need (None), the VM fits there already, but the machines rank
-    lower. The change concerns all VMs of the pool; `pool_size` is their number.
+    smaller SKU. Without a need (None), the VM fits there already, but the machines rank lower. The change concerns all
+    VMs of the pool; `pool_size` is their number.
     """
     if need is MachineObstacle.LEAVE:
-        # Describe the machines with the fewest VMs to remove.
-        minimum = min(len(alternative.removed_vms) for alternative in alternatives)
-        best = [alternative for alternative in alternatives if len(alternative.removed_vms) == minimum]
-        machines = format_first_items(
-            [f"{alternative.machine} ({format_list(alternative.removed_vms, 3)})" for alternative in best], _MAX_NAMES
-        )
-        other_count = len(alternatives) - len(best)
-        other_note = enclose("; ", other_count, " more if several were removed")
-        count = format_count(len(best), "machine")
-        return f"{count} would have capacity with {format_count(minimum, 'VM')} fewer: {machines}{other_note}."
+        return _describe_needed_removals(alternatives)
     scope = f"all {pool_size:,} VMs of the pool" if pool_size > 1 else "the VM"
     # With one need, a machine has only one of the three texts.
     reasons = [f"{item.machine} ({item.unschedulable_reason or item.hint or item.rule})" for item in alternatives]
@@ -381,7 +384,7 @@ def build_pools_report(address: str, pools: Sequence[PoolPlacement]) -> Report:
         rows.append(Row((cluster, *cells) if has_several else cells, is_finding=pool.missing_count > 0))
         pool_sections.append(_build_pool_section(pool, has_several))
         racks |= pool.table.actual_vms_per_rack.keys()
-    table = Table(headers, tuple(rows), figures=frozenset({headers.index("count")}))
+    table = Table(headers, tuple(rows), number_columns=frozenset({headers.index("count")}))
     sections = [Section("How its pools spread (expected / actual)", table=table), *pool_sections]
     examples = format_list([pool.objects[0] for pool in pools if pool.objects], 4)
     hint = f"To explain one placement: nexusform explain '{address}' OBJECT, such as {examples}."

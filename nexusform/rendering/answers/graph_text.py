@@ -32,7 +32,7 @@ def render_mermaid(nodes: Iterable[str], edges: Iterable[Edge]) -> str:
 def reduce_edges(nodes: Sequence[str], edges: Iterable[Edge]) -> list[Edge]:
     """Return the edges not implied by longer paths, in node order. With a cycle, or in a large graph, return all."""
     position = {node: number for number, node in enumerate(nodes)}
-    # Both ends of an edge are drawn, and differ.
+    # Omit edges from a node to itself, and those with an end outside of `nodes`.
     drawable = {edge for edge in edges if len(set(edge)) == 2 and position.keys() >= set(edge)}
     visible_edges = drawable
     if len(nodes) <= _MAX_REDUCED_NODES:

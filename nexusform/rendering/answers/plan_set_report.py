@@ -35,8 +35,8 @@ class _NamedPlan(Struct, frozen=True):
 def build_plan_set_report(plans: Sequence[tuple[str, Plan]]) -> Report:
     """Build the summary of plans with their file names, in the given order."""
     named_plans = [_NamedPlan(path, plan, build_finding_entries(plan)) for path, plan in plans]
-    figures = frozenset(range(1, len(_HEADERS)))  # all columns but the first
-    table = Table(_HEADERS, tuple(map(_build_plan_row, named_plans)), figures)
+    number_columns = frozenset(range(1, len(_HEADERS)))  # all columns but the first
+    table = Table(_HEADERS, tuple(map(_build_plan_row, named_plans)), number_columns)
     rejected_paths = [named_plan.path for named_plan in named_plans if named_plan.plan.is_rejected]
     facts: list[str] = []
     for named_plan in named_plans:
@@ -88,5 +88,7 @@ def _build_capacity_section(named_plans: Iterable[_NamedPlan]) -> Iterable[Secti
         table, _ = build_capacity_table(named_plan.plan.capacity, named_plan.plan.other_capacity)
         rows += [Row((named_plan.path, *row.cells)) for row in table.rows]
     if rows:
-        table = Table(("plan", "capacity", "before", "after"), tuple(rows), figures=frozenset((2, 3)))  # before, after
+        table = Table(
+            ("plan", "capacity", "before", "after"), tuple(rows), number_columns=frozenset((2, 3))
+        )  # before, after
         yield Section("Spare capacity of the sites", table=table)

@@ -73,7 +73,8 @@ def build_plan_document(
     show_sensitive: bool = False,
 ) -> LazyObject:
     """Build Terraform's JSON plan, large parts lazily. `prior` is the refreshed prior state. `files` (default: those of
-    the configuration) supply source lines. Sensitive values are redacted unless `show_sensitive`; the marks remain.
+    the configuration) supply source lines. `placements` selects the listed placements. Sensitive values are redacted
+    unless `show_sensitive`; the marks remain.
     """
     known_files = files or (configuration.files if configuration else _NO_FILES)
     changes = _select_changes(plan)
@@ -384,6 +385,7 @@ def _build_stored_checks(stored: Sequence[Mapping[str, Any]]) -> list[dict[str, 
 
 
 def _convert_stored_results(check: _StoredCheck) -> Iterator[CheckResult]:
+    """Yield the result of each instance of a check in a state."""
     for instance in check.instances:
         messages = tuple(problem.message for problem in instance.problems)
         yield CheckResult(check.address.kind, instance.address.to_display, instance.status, messages)

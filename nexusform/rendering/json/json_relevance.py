@@ -54,7 +54,7 @@ def collect_relevant_attributes(
             references += analysis.list_output_references(path=(), name=output.name)
     if plan.mode is not Mode.DESTROY:
         addresses = chain((change.address for change in plan.changes), prior.instances)
-        # Module outputs are not in the state, so every plan evaluates them. Find modules also without any resource.
+        # Module outputs are not in the state, so every plan evaluates them. A module without resources has no address.
         module_paths = set(_list_single_modules(analysis.root, path=()))
         for path in {address.module for address in addresses}:
             module_paths.update(path[:length] for length in range(1, len(path) + 1))  # also the modules around it

@@ -138,7 +138,6 @@ def create_drift_events(plan: Plan, time: str) -> Iterator[Event]:
     """Yield an event per object changed outside of nexusform; in a refresh-only plan also one per moved address."""
     current_addresses = dict(plan.address_moves)
     for drift in plan.drift:
-        # An object changed outside of nexusform, under its current address.
         address = current_addresses.get(drift.address, drift.address)
         action = "delete" if drift.after is None else "update"
         message = f"{address}: Drift detected ({action})"

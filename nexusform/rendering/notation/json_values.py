@@ -111,13 +111,13 @@ def _has_named_parts(value_type: Type) -> bool:
 class LazyArray:
     """A JSON array with items created during writing. It can be iterated several times."""
 
-    __slots__ = ("_make",)
+    __slots__ = ("_create_items",)
 
     def __init__(self, create_items: Callable[[], Iterable[Any]]) -> None:
-        self._make = create_items
+        self._create_items = create_items
 
     def __iter__(self) -> Iterator[Any]:
-        return iter(self._make())
+        return iter(self._create_items())
 
 
 class LazyObject(dict[str, Any]):

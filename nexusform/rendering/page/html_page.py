@@ -3,7 +3,7 @@
 """
 
 import posixpath
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from msgspec import Struct
@@ -53,19 +53,7 @@ def render_html(
     content = build_page_content(plan, sources, registries)
     title = f"nexusform plan: {content.headline}"
     workspace = f"workspace {plan.workspace}" if plan.workspace != "default" else ""
-    # The directory and the commit are links if the code host is known.
-    origin_parts: list[Part] = []
-    if origin.url:
-        directory = origin.directory or "top directory"
-        address = posixpath.join(origin.url, origin.directory).rstrip("/")
-        origin_parts.append(build_element("a", directory, href=address))
-    if origin.commit:
-        name = f"commit {origin.commit[:_COMMIT_LENGTH]}"
-        # Code hosts have the commit page next to the files: `/blob/COMMIT` ends the address of the files.
-        host_address, separator, _ = origin.url.rpartition(f"/blob/{origin.commit}")
-        commit_link = build_element("a", name, href=f"{host_address}/commit/{origin.commit}") if separator else name
-        origin_parts.append(commit_link)
-    facts = [plan.timestamp, workspace, *origin_parts]
+    facts = [plan.timestamp, workspace, *_list_origin_parts(origin)]
     parts: list[Part] = []
     for fact in filter(None, facts):
         parts += [" \N{MIDDLE DOT} ", fact]  # the first dot is dropped
@@ -80,6 +68,19 @@ def render_html(
 _COMMIT_LENGTH: Final = 7
 
 
+def _list_origin_parts(origin: CodeOrigin) -> Iterator[Part]:
+    """Yield the directory and the commit of the configuration, if known; as links if the code host is known."""
+    if origin.url:
+        directory = origin.directory or "top directory"
+        address = posixpath.join(origin.url, origin.directory).rstrip("/")
+        yield build_element("a", directory, href=address)
+    if origin.commit:
+        name = f"commit {origin.commit[:_COMMIT_LENGTH]}"
+        # Code hosts have the commit page next to the files: `/blob/COMMIT` ends the address of the files.
+        host_address, separator, _ = origin.url.rpartition(f"/blob/{origin.commit}")
+        yield build_element("a", name, href=f"{host_address}/commit/{origin.commit}") if separator else name
+
+
 def _build_sections(view: PlanReportData, report: Report, maps: Sequence[SiteMap]) -> list[Part]:
     """Build the sections of the page in the order of a review: verdict, map, explanations, then tables. A failed plan
     shows only its errors, rules and the current placement. An absent section is None.
@@ -92,7 +93,7 @@ def _build_sections(view: PlanReportData, report: Report, maps: Sequence[SiteMap
     verdict = _build_verdict(view, report)
     if plan.is_failed:
         return [verdict, findings, rules, map_part]
-    has_renames = plan_sections.build_rename_section(view).has_content  # urgent: findings come first
+    has_renames = plan_sections.build_rename_section(view).has_content  # they destroy VMs: findings come first
     domain_parts = load_domain_parts(plan)  # builders of sections of domains, such as fleet
     has_vms = any(site.vms for site in maps)
     vm_list = build_section("vms", "VMs", build_script_placeholder("vm-list")) if has_vms else None

@@ -3,7 +3,7 @@ Ito, suitable for all kinds of colour vision. Patterns vary with them, so that c
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Final
 
@@ -134,15 +134,8 @@ def render_cluster_legend(
     parts: list[Markup] = []
     for number, style in enumerate(entries):
         line, column = divmod(number, columns_per_line)
-        name = style.cluster if len(style.cluster) <= 18 else f"{style.cluster[:17]}\N{HORIZONTAL ELLIPSIS}"
-        label = f"{name} ({counts.get(style.cluster, 0):,})"
-        left, top = column * _ENTRY_WIDTH, line * _ENTRY_HEIGHT
-        box = {"x": left, "y": top, "width": 26, "height": 14}
-        parts.append(build_svg_element("rect", class_="vm", **box, fill=style.fill))
-        if style.pattern > 0:
-            parts.append(build_svg_element("rect", **box, fill=f"url(#{style.pattern_name})"))
-        parts.append(build_svg_element("text", style.key, class_=f"key {style.tone}", x=left + 13, y=top + 11))
-        parts.append(build_svg_element("text", label, x=left + 32, y=top + 11))
+        vm_count = counts.get(style.cluster, 0)
+        parts += _render_legend_entry(style, vm_count, column * _ENTRY_WIDTH, line * _ENTRY_HEIGHT)
     lines = math.ceil(len(entries) / columns_per_line)
     remaining_clusters = [style.cluster for style in styles if style not in entries]
     if remaining_clusters:
@@ -151,6 +144,17 @@ def render_cluster_legend(
         parts.append(build_svg_element("text", text, x=0, y=lines * _ENTRY_HEIGHT + 11))  # the baseline
         lines += 1
     return parts, lines * _ENTRY_HEIGHT + 4  # with a gap below
+
+
+def _render_legend_entry(style: ClusterStyle, vm_count: int, left: int, top: int) -> Iterator[Markup]:
+    """Yield the elements of a cluster: its swatch with the key, then its name, cut if it is long, and number of VMs."""
+    name = style.cluster if len(style.cluster) <= 18 else f"{style.cluster[:17]}\N{HORIZONTAL ELLIPSIS}"
+    box = {"x": left, "y": top, "width": 26, "height": 14}
+    yield build_svg_element("rect", class_="vm", **box, fill=style.fill)
+    if style.pattern > 0:  # 0: plain
+        yield build_svg_element("rect", **box, fill=f"url(#{style.pattern_name})")
+    yield build_svg_element("text", style.key, class_=f"key {style.tone}", x=left + 13, y=top + 11)
+    yield build_svg_element("text", f"{name} ({vm_count:,})", x=left + 32, y=top + 11)
 
 
 def render_mark_legend(unmarked: ChangeMark | None) -> list[Markup]:

@@ -53,7 +53,7 @@ def build_page_data(plan: Plan, stanzas: Sequence[ChangeStanza], maps: Sequence[
         "sites": list(map(_build_site, maps)),
         "changes": [_build_change(change, stanza) for change, stanza in changes],
         "rows": [_build_binding_or_pod(row) for row in placements if row.kind != VM],
-        "members": [list(member) for part in load_domain_parts(plan) for member in part.members(plan)],  # clusters
+        "members": [list(member) for part in load_domain_parts(plan) for member in part.members(plan)],  # of fleets
         "shared": violations,
         "errored": plan.errored,
         "denied": plan.is_rejected,

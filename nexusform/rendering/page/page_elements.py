@@ -56,25 +56,25 @@ def build_framed_table(
     title: str,
     headers: Sequence[str],
     rows: Sequence[Markup],
-    figures: AbstractSet[int],
+    number_columns: AbstractSet[int],
     caption: Part = None,
     *,
     is_firm: bool = False,
 ) -> Markup:
-    """Build a table in a scrollable box, at most one screen high. `figures` are the positions of columns with numbers.
-    With `is_firm` no cell is wrapped. Rows of wide tables become blocks of lines on a phone.
+    """Build a table in a scrollable box, at most one screen high. `number_columns` are positions, counted from 0. With
+    `is_firm` no cell is wrapped. Rows of wide tables become blocks of lines on a phone.
     """
-    text_columns = len(headers) - len(figures)
+    text_columns = len(headers) - len(number_columns)
     is_wide = len(headers) > _MAX_COLUMNS or text_columns > 2 or len("  ".join(headers)) > _MAX_HEADER_LENGTH
     css_classes = {
         "scroll": True,
         "firm": is_firm,
         "stack": is_wide,
-        "grid": len(figures) > _MAX_COLUMNS,
+        "grid": len(number_columns) > _MAX_COLUMNS,
         "tall": len(rows) > _MAX_ROWS,
     }
     header_cells = [
-        build_element("th", head or _HIDDEN_HEADER, scope="col", class_=_get_cell_class(column, figures))
+        build_element("th", head or _HIDDEN_HEADER, scope="col", class_=_get_cell_class(column, number_columns))
         for column, head in enumerate(headers)
     ]
     table_element = build_element(
@@ -91,20 +91,20 @@ def build_framed_table(
 
 
 def build_row(
-    headers: Sequence[str], cells: Sequence[Part], figures: AbstractSet[int], kind: str | None = None
+    headers: Sequence[str], cells: Sequence[Part], number_columns: AbstractSet[int], kind: str | None = None
 ) -> Markup:
-    """Build a table row in the CSS class `kind`. `figures` are number columns; `data-head` labels cells on a phone."""
+    """Build a table row in the CSS class `kind`. On a phone, `data-head` labels a cell with its header."""
     row_head, *other_cells = cells
     data_cells = [
-        build_element("td", cell, class_=_get_cell_class(column, figures), data_head=headers[column] or None)
+        build_element("td", cell, class_=_get_cell_class(column, number_columns), data_head=headers[column] or None)
         for column, cell in enumerate(other_cells, start=1)
     ]
     return build_element("tr", build_element("th", row_head, scope="row"), data_cells, class_=kind)
 
 
-def _get_cell_class(column: int, figures: AbstractSet[int]) -> str | None:
-    """Return the CSS class of a cell: "n" in a column with numbers (`figures`), else None."""
-    return "n" if column in figures else None
+def _get_cell_class(column: int, number_columns: AbstractSet[int]) -> str | None:
+    """Return the CSS class of a cell: "n" in a column with numbers, else None."""
+    return "n" if column in number_columns else None
 
 
 def render_diff(text: str, label: str) -> Markup:
@@ -217,9 +217,7 @@ def render_page(
     extra_scripts: Sequence[Markup] = (),
     policy: str = _POLICY,
 ) -> str:
-    """Render a page with a map drawn from `data`, as one file. `extra_scripts` follow the scripts of every page.
-    `policy` is the Content-Security-Policy.
-    """
+    """Render a page with a map drawn from `data`, as one file. `policy` is the Content-Security-Policy."""
     # Build the fixed bar: sections (filled by a script), search and theme.
     sections = build_element("nav", build_element("ul", id="sections"), aria_label="Sections")
     placeholder = "Find a VM, rack, site or placement"

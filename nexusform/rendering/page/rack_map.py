@@ -131,9 +131,8 @@ def build_rack_maps(plan: Plan) -> tuple[SiteMap, ...]:
 
 
 def build_short_names(clusters: Sequence[str]) -> dict[str, str]:
-    """Return a short name by cluster, for the boxes of its VMs: its name without the prefix of all names. If a name
-    becomes empty or is still too long, use the numbers of the clusters instead. The entry OUTSIDE, for
-    unmanaged VMs, has a dot.
+    """Return a short name by cluster, for the boxes of its VMs: its name without the prefix of all names. If one is
+    empty or too long, use numbers instead. The entry OUTSIDE, for unmanaged VMs, has a dot.
     """
     names = [name for name in clusters if name != OUTSIDE]
     common_prefix = posixpath.commonprefix(names) if len(names) > 1 else ""
@@ -214,7 +213,7 @@ def _index_vms_by_machine(placements: Iterable[Placement | None]) -> dict[str, l
 
 
 def _map_site(site: SiteVms, rows: _RowsByVm, certain_racks: AbstractSet[_PoolRack]) -> SiteMap:
-    """Build the map of a site of a plan, including VMs of its inventory managed outside of the plan."""
+    """Build the map of a site, with unmanaged VMs. On `certain_racks`, a pool has as many VMs in every sample."""
     # VMs of a newly read inventory existed before, so none of them is placed.
     unmanaged = [
         MapVm(
@@ -235,7 +234,8 @@ def _map_site(site: SiteVms, rows: _RowsByVm, certain_racks: AbstractSet[_PoolRa
 
 def _list_managed_vms(site: SiteVms, rows: _RowsByVm, certain_racks: AbstractSet[_PoolRack]) -> Iterator[MapVm]:
     """Yield each VM existing before or after the plan once, by pool and number, with the certainty of its location.
-    `rows` are the placement changes of a VM by its key (address and name); a kept VM may have none.
+    `rows` are the placement changes of a VM by its key (address and name); a kept VM may have none. In
+    `certain_racks` a pool has the same number of VMs in every sample.
     """
     old: dict[_VmKey, tuple[PoolVms, PlacedVm]] = {}  # each VM before the plan, with its pool
     new: dict[_VmKey, tuple[PoolVms, PlacedVm]] = {}  # after the plan
@@ -296,9 +296,10 @@ def _build_vm(before: _Side, after: _Side, rows: Sequence[PlacementChange]) -> M
 def _find_vm_row(
     rows: Sequence[PlacementChange], before: Placement | None, after: Placement | None
 ) -> PlacementChange | None:
-    """Find the row of the plan about a VM, among all rows with its name; None without any."""
-    # A cluster replaced on another site has one row for removal and one for placement. A VM on one side only gets the
-    # row of this side, any other VM the first row.
+    """Find the row of the plan about a VM among all rows with its name; None without any. `before` and `after` are its
+    locations, None if it does not exist then.
+    """
+    # A cluster replaced on another site has two rows per name: one of the removed VM, one of the new VM.
     actions: tuple[PlacementAction, ...] = ()
     if after is None:
         actions = (PlacementAction.REMOVE, PlacementAction.LOSE)

@@ -53,10 +53,10 @@ def render_report_page(
     plays: Sequence[Playback] = (),
     rows: Sequence[PlacementChange] = (),
 ) -> str:
-    """Render a report as a page. Simulations (`plays`) replace `pictures` by a map. `rows` are found by its search."""
+    """Render a report as a page, with a search field for `rows`. Simulations (`plays`) replace `pictures` by a map."""
     data = build_simulation_data(plays, rows)
     if plays:
-        # The initial colours of the map: without steps only free capacity is of interest.
+        # Colour the map by cluster at first, or by free capacity if no simulation has steps to watch.
         data["layer"] = "cluster" if any(play.steps for play in plays) else "free"
         pictures = build_section("racks", "Map", build_script_placeholder("map"))
     header = build_element("header", build_element("h1", report.title))
@@ -75,10 +75,8 @@ def build_report_main(report: Report, pictures: Part = None, appendix: Part = No
     header = build_decision([DecisionLine(label, (report.verdict,))], kind, facts)
     blocks: list[Markup] = []
     numbered = enumerate(report.sections, start=1)
-    for is_folded, group in groupby(
-        numbered, key=lambda numbered_section: numbered_section[1].is_folded
-    ):  # neighbours share a box
-        elements: list[Markup] = []
+    for is_folded, group in groupby(numbered, key=lambda entry: entry[1].is_folded):
+        elements: list[Markup] = []  # of one box: neighbours share it
         for number, part in group:
             title, body = f"{part.title} (finding)" if part.is_finding else part.title, _build_body(part)
             if is_folded:
@@ -155,10 +153,10 @@ def _build_table(table: Table, title: str) -> Markup:
         cells: list[Part] = list(map(build_text, row.cells))
         if row.note:
             cells[-1] = [cells[-1], build_element("div", row.note, class_="quiet small")]
-        rows.append(build_row(table.headers, cells, table.figures, "bad" if row.is_finding else None))
+        rows.append(build_row(table.headers, cells, table.number_columns, "bad" if row.is_finding else None))
     caption = build_element("caption", table.caption, class_="quiet") if table.caption else None
     return build_framed_table(
-        table.caption or title, table.headers, rows, table.figures, caption, is_firm=table.is_firm
+        table.caption or title, table.headers, rows, table.number_columns, caption, is_firm=table.is_firm
     )
 
 

@@ -60,7 +60,7 @@ _CONDENSED_SCALE: Final = _MapSizes(row=5, gap=1, cell=24, label=0, racks_per_li
 
 
 def render_svg(plan: Plan) -> str:
-    """Render the rack map of a plan as an SVG document. Without sites, use the picture of a domain, if it has one."""
+    """Render the rack map of a plan as an SVG document. Without sites, use the picture of a domain such as fleet."""
     maps = build_rack_maps(plan)
     verdict = enclose("Blocked by ", describe_rejection(plan))
     if plan.errored:  # the maps have the current placement only
@@ -73,7 +73,7 @@ def render_svg(plan: Plan) -> str:
 
 
 def render_maps(maps: Sequence[SiteMap], verdict: str = "", *, empty_text: str = "The plan has no site.") -> str:
-    """Render an SVG document of maps, one below the other, under a verdict; only racks if it exceeds MAX_BYTES."""
+    """Render an SVG document of maps below a verdict. If it exceeds MAX_BYTES, draw racks without their machines."""
     # A VM needs at least _MIN_VM_BYTES: draw no machines if the document is certain to be too large.
     if sum(len(site.vms) for site in maps) * _MIN_VM_BYTES <= MAX_BYTES:
         picture = _render_machines(maps, verdict, empty_text)
@@ -201,7 +201,7 @@ class _SiteDrawing:
         self._scale = _CONDENSED_SCALE if site.machine_count > LARGE else _FULL_SCALE
         self._sides = _select_map_sides(site, has_both=self._scale.has_texts)
         self._styles = build_cluster_styles(site.clusters)
-        self._unmarked = _select_unmarked(site)  # PLACED if most VMs are new: no sign
+        self._unmarked = _select_unmarked(site)  # VMs with this mark have no sign: PLACED if most VMs are new
         machines = chain.from_iterable(rack.machines for rack in site.racks)
         max_cells = max((machine.facts.cells for machine in machines), default=0) or _DEFAULT_CELLS
         self._rack_width = self._scale.label + max_cells * (self._scale.cell + _CELL_GAP) + _RACK_GAP
@@ -298,7 +298,7 @@ class _SiteDrawing:
             machine_width = machine.facts.cells * (scale.cell + _CELL_GAP) - _CELL_GAP
             start = min(sum(fill_levels), machine_width - _MIN_VM_WIDTH)
             width = min(share * scale.cell * vm.sku.numa_cells, machine_width - start)
-            fill_levels[0] += width  # boxes over all cells use the sum
+            fill_levels[0] += width  # any cell will do: the next such box starts at the sum of all
             parts += _render_box(self._styles[vm.cluster], mark, scale.label + start, width, scale)
         for cell in location.cells:
             if cell >= machine.facts.cells:  # no such cell is drawn
@@ -387,6 +387,7 @@ class RackOverviewDrawing:
     """Drawing of one site with at most `rack_limit` racks, with its `width` and `height`."""
 
     def __init__(self, site: SiteMap, rack_limit: int = MAX_RACKS) -> None:
+        """Compute the size of the drawing, with at most `rack_limit` racks of the site."""
         self._site = site
         self._racks = site.racks[: max(rack_limit, 0)]
         lines = -(-len(self._racks) // _RACKS_PER_LINE)  # rounded up

@@ -91,9 +91,7 @@ def build_review(
 def _build_suggestions(
     diagnostic: Diagnostic, configuration: Configuration | None, files: Mapping[str, SourceFile], diff: DiffLines
 ) -> list[dict[str, Any]]:
-    """Build suggestions (review comments with a commit button) for the first remedy of a finding with all of its edits
-    in lines of the diff; [] if there is none.
-    """
+    """Build suggestions (comments with a button) of the first remedy with all edits in the diff; [] without one."""
     if configuration is None:
         return []  # the places to edit are unknown
     for remedy in diagnostic.extra.get("fit", {}).get("suggested_fixes", ()):
@@ -110,10 +108,8 @@ def _build_suggestions(
 def _build_suggestion(
     diagnostic: Diagnostic, remedy_text: str, edit: TextEdit | None, files: Mapping[str, SourceFile], diff: DiffLines
 ) -> list[dict[str, Any]]:
-    """Build a suggestion of one edit; [] if its lines are not in the diff, or its text contains a bot command. The edit
-    is None for an expression, or a shared argument.
-    """
-    if edit is None:
+    """Build a suggestion of one edit; [] if its lines are not in the diff, or its text contains a bot command."""
+    if edit is None:  # the argument has no literal to replace, or belongs to several instances
         return []
     first_line, last_line = edit.span.start.line, edit.span.end.line
     path = diff.find_path(edit.span.filename)

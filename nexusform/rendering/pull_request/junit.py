@@ -77,7 +77,7 @@ def _build_check_case(check: CheckResult, diagnostics: Iterable[Diagnostic]) -> 
                 continue  # elsewhere
             if position.start.byte <= span.start.byte <= position.end.byte:
                 problems.append(diagnostic.detail)
-        texts = problems or check.messages  # the problem of a variable is reported at its value
+        texts = problems or check.messages  # a problem may be reported elsewhere: of a variable, at its value
         details.append(f"{check.address} at {format_location(position)}: {'; '.join(texts)}")
     message = "; ".join(check.messages) or status
     return JunitCase(check.kind, check.address, _OUTCOMES[check.status], message, "\n".join(details))
@@ -92,20 +92,23 @@ def render_suites(suites: Iterable[tuple[str, Sequence[JunitCase]]]) -> str:
             all_cases += cases
             rendered_cases: list[Markup | str] = []
             for case in cases:
-                parts_of_case: list[Markup] = []
-                if case.outcome:  # "": passed
-                    parts_of_case.append(build_svg_element(case.outcome, case.detail, message=case.message))
-                if case.note:
-                    parts_of_case.append(build_svg_element("system-out", case.note))
-                time = None if case.seconds is None else f"{case.seconds:.3f}"
-                element = build_svg_element("testcase", parts_of_case, classname=case.group, name=case.name, time=time)
-                rendered_cases += ["  ", element, "\n"]
+                rendered_cases += ["  ", _render_case(case), "\n"]
             suite = build_svg_element("testsuite", "\n", rendered_cases, name=name, **_count_case_outcomes(cases))
             parts += [suite, "\n"]
     # The Jenkins schema has no count of skipped cases here, only in suites.
     counts = {name: count for name, count in _count_case_outcomes(all_cases).items() if name != "skipped"}
     document = build_svg_element("testsuites", parts, name="nexusform", **counts)
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{document}\n'
+
+
+def _render_case(case: JunitCase) -> Markup:
+    parts: list[Markup] = []
+    if case.outcome:  # "": passed
+        parts.append(build_svg_element(case.outcome, case.detail, message=case.message))
+    if case.note:
+        parts.append(build_svg_element("system-out", case.note))
+    time = None if case.seconds is None else f"{case.seconds:.3f}"
+    return build_svg_element("testcase", parts, classname=case.group, name=case.name, time=time)
 
 
 def _count_case_outcomes(cases: Sequence[JunitCase]) -> dict[str, int]:

@@ -71,9 +71,7 @@ _MARGIN: Final = "\N{BOX DRAWINGS LIGHT VERTICAL} "  # as in the boxes of the te
 
 
 def disable_bot_commands(markdown: str) -> str:
-    """Disable lines similar to commands of a code host or bot, such as `/merge`. An empty element precedes such a
-    command. In a code block, a margin does.
-    """
+    """Disable lines similar to bot commands, such as `/merge`, by an empty element before them, or a margin in code."""
     lines: list[str] = []
     open_fence = ""  # the backticks before the current code block, "" outside of one
     for line in markdown.split("\n"):

@@ -208,8 +208,8 @@ _SIGN_MEANINGS: Final = ((_CLOSED, "cordoned"), (_NO_MACHINE, "no machine"), (_T
 def render_rack_picture(racks: Sequence[RackVmCounts], *, has_several_sites: bool = False) -> list[str]:
     """Render the VMs per machine of changed racks before and after the plan, in lines of up to MAX_WIDTH columns.
 
-    `racks` begins with the most removed VMs. Only the first existing and new racks are shown, then the number of the
-    other racks and a legend. Return [] if no machine has another number of VMs.
+    The racks with the most removed VMs come first in `racks`. Only the first existing and new racks are shown, then the
+    number of the other racks and a legend. Return [] if no machine has another number of VMs after the plan.
 
     For example, a rack of 5 machines (the first one cordoned, the third one new) and a new rack of 2 machines give:
 
@@ -249,29 +249,32 @@ def _render_rack(rack: RackVmCounts, display_name: str) -> list[str]:
     rack has only the last line. A rack with many machines has these lines again for the next slots. The margin on the
     left has the name of the rack, or `before` and `after`.
     """
-    text = escape_control_characters(display_name).replace("\n", " ")
-    name = text if count_columns(text) <= MAX_WIDTH else f"{text[: MAX_WIDTH // 2 - 3]}..."
+    name = escape_control_characters(display_name).replace("\n", " ")
+    if count_columns(name) > MAX_WIDTH:
+        name = f"{name[: MAX_WIDTH // 2 - 3]}..."  # fits even if each character has two columns
     lines: list[str] = []
+    name_margin = fill_to_width(name, _MARGIN_WIDTH)
     if count_columns(name) >= _MARGIN_WIDTH:  # too long for the margin: on a line of its own
         lines.append(name)
-        name = ""
+        name_margin = " " * _MARGIN_WIDTH
     machines_per_line = _GROUP_SIZE * _GROUPS_PER_LINE
     for first in range(0, len(rack.machines), machines_per_line):
         machines = rack.machines[first : first + machines_per_line]
         after = _join_in_groups([_format_vm_count(machine.after, is_closed=machine.is_closed) for machine in machines])
         if not rack.existed_before:  # one line without slots; further ones have the first slot in the margin
-            lines.append(fill_to_width(f"from {first + 1}" if first else name, _MARGIN_WIDTH) + after)
+            margin = fill_to_width(f"from {first + 1}", _MARGIN_WIDTH) if first else name_margin
+            lines.append(margin + after)
             continue
         before = _join_in_groups([_format_vm_count(machine.before, is_closed=False) for machine in machines])
         numbers = range(first + 1, first + len(machines) + 1, _GROUP_SIZE)
-        lines.append(
-            (fill_to_width(name, _MARGIN_WIDTH) + "  ".join(f"{number:<{_GROUP_SIZE}}" for number in numbers)).rstrip()
-        )
+        slots = "  ".join(f"{number:<{_GROUP_SIZE}}" for number in numbers)
+        lines.append((name_margin + slots).rstrip())
         lines += [fill_to_width("before", _MARGIN_WIDTH) + before, fill_to_width("after", _MARGIN_WIDTH) + after]
     return lines
 
 
 def _join_in_groups(signs: Sequence[str]) -> str:
+    """Join the signs of machines, with two spaces after each group of _GROUP_SIZE."""
     groups = ["".join(signs[start : start + _GROUP_SIZE]) for start in range(0, len(signs), _GROUP_SIZE)]
     return "  ".join(groups)
 

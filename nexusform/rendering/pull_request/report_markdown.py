@@ -108,7 +108,7 @@ def _render_span(span: StyledText, origin: CodeOrigin) -> str:
 
 def _render_table(table: Table, origin: CodeOrigin) -> list[str]:
     """Render the lines of a table; the row of a finding is bold, and columns with figures are aligned to the right."""
-    rule = ["---:" if column in table.figures else "---" for column in range(len(table.headers))]
+    rule = ["---:" if column in table.number_columns else "---" for column in range(len(table.headers))]
     rows = []
     for row in table.rows:
         cells = [render_text(cell, origin) for cell in row.cells]
@@ -121,9 +121,8 @@ def _render_table(table: Table, origin: CodeOrigin) -> list[str]:
 def build_parts(
     section: Section, importance: int, origin: CodeOrigin, *, has_title: bool = False
 ) -> Iterator[ReportPart]:
-    """Yield the parts of a section. A section of code, or a folded one, is one part. Any other section has a part with
-    its first rows. If it has more rows, a folded, less important part has all of them. With `has_title`, the first rows
-    follow a heading.
+    """Yield the parts of a section. A section of code, or a folded one, is one part. Any other has a part with its
+    first rows, below a heading with `has_title`. If it has more, a second part, folded and less important, has all.
     """
     title = section.title or section.name
     if section.code.text:

@@ -51,7 +51,7 @@ def build_findings_document(
 
 def _build_rule_descriptor(diagnostic: Diagnostic) -> dict[str, Any]:
     """Build a rule for the driver of a run."""
-    # The summary of a lint rule starts with its id. Figures belong to a result, not to the rule.
+    # The general summary has no figures of a single result. For a lint rule it starts with its id.
     text = get_summary(diagnostic.id).removeprefix(f"{diagnostic.id}: ")
     page = "lint.md" if diagnostic.id in _RULE_HELP else "diagnostics.md"  # has a section for the rule
     help_uri = {"helpUri": f"{PROJECT_URL}/blob/main/docs/reference/{page}#{diagnostic.id}"} if PROJECT_URL else {}

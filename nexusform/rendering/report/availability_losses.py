@@ -34,7 +34,7 @@ _JOB: Final = "/Job/"
 
 
 def find_availability_losses(plan: Plan) -> Iterator[str]:
-    """Yield a clause for each loss: forgotten VMs without machine, weak control planes, pools and workloads down."""
+    """Yield a clause for each loss: unmanaged VMs without machine, weak control planes, pools and workloads down."""
     yield from describe_lost_vms(plan)
     yield from _describe_control_plane_losses(plan)
     format_cluster = build_cluster_formatter(plan.placement_tables)
@@ -110,9 +110,9 @@ def _describe_workload_losses(plan: Plan) -> Iterator[str]:
 
 
 def _describe_downtime(name: str, replicas: _Replicas, *, is_protected: bool) -> Iterator[str]:
-    """Yield a clause on a workload without any pod for some time or permanently. No pod of it stays up during the plan.
-    Yield nothing if disrupted pods are replaced before the next ones stop. The drain of a workload protected by a
-    PodDisruptionBudget (`is_protected`) waits for new pods.
+    """Yield a clause on a workload without any pod for some time or permanently. Each of its pods is removed, disrupted
+    or new. Yield nothing if disrupted pods are replaced before the next ones stop. With `is_protected` a
+    PodDisruptionBudget lets the drain wait for new pods.
     """
     if not replicas.effects:  # pods are only removed and created
         if replicas.removed and replicas.new:  # otherwise the workload is deleted or new

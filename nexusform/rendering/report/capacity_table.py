@@ -57,7 +57,7 @@ def build_capacity_table(
     unchanged_count = len(figures) - len(changed_ids)
     note = f"{format_count(unchanged_count, 'site')} unchanged." if 0 < unchanged_count < len(figures) else ""
     headers, caption = (scope, "before", "after"), "Capacity before and after"
-    return Table(headers, tuple(table_rows), figures=frozenset({1, 2}), caption=caption), note
+    return Table(headers, tuple(table_rows), number_columns=frozenset({1, 2}), caption=caption), note
 
 
 def _group_equal_sites(

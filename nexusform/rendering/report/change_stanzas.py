@@ -48,9 +48,7 @@ class ChangeStanza(Struct, frozen=True):
 def build_stanzas(
     plan: Plan, registries: PluginRegistries, detail: ShownPlacements = ShownPlacements.CHANGED
 ) -> tuple[ChangeStanza, ...]:
-    """Build the stanzas of all reported changes, each with its header and the tree of its difference. `detail` decides
-    if hints refer to placements below.
-    """
+    """Build the stanza of each reported change: header and difference. `detail` decides if hints mention placements."""
     find_schema = create_schema_lookup(registries)
     placement_counts = count_placements(plan)
     stanzas = []
@@ -134,12 +132,9 @@ def _build_condensed_texts(
         old, new = _get_mapping_attribute(before, name), _get_mapping_attribute(after, name)
         changes = format_counts(counts.list_counts(kind))
         if changes and (old or new):
-            # `counts` has changed placements only. Count other entries, but not of a nested map (by cluster, workload).
-            if not KINDS[kind].is_nested:
+            if not KINDS[kind].is_nested:  # the entries of a nested map (by cluster, workload) are no placements
                 changed_names = {name for row_kind, name in counts.objects if row_kind == kind}
-                names = old.keys() & new.keys() - changed_names
-                kept_count = sum(old[name] == new[name] for name in names)
-                changes += format_counts([(kept_count, "kept"), (len(names) - kept_count, "other changes")])
+                changes += _describe_further_entries(old, new, changed_names)
             hint = ", see below" if placements_follow else ""
             texts[name] = f"({', '.join(changes)}{hint})"
         elif new and not before:
@@ -151,6 +146,13 @@ def _build_condensed_texts(
     if machines and (before is None or after is None):  # of a whole rack; changed machines are listed by name
         texts[_MACHINES] = f"({format_count(len(machines), 'machine')})"
     return texts
+
+
+def _describe_further_entries(old: _Mapping, new: _Mapping, changed_names: set[str]) -> list[str]:
+    """Return `3 kept` and `1 other changes` for the entries of both maps without a changed placement."""
+    names = old.keys() & new.keys() - changed_names
+    kept_count = sum(old[name] == new[name] for name in names)
+    return format_counts([(kept_count, "kept"), (len(names) - kept_count, "other changes")])
 
 
 def _format_changed_lists(before: _Side, after: _Side) -> dict[str, str]:

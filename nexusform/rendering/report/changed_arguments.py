@@ -1,6 +1,6 @@
 """Clauses about the changed arguments of one object."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
@@ -113,18 +113,26 @@ def _build_clauses(
     machines: AbstractSet[str] = frozenset(),
 ) -> list[str]:
     """Return a clause for every changed argument, nested blocks included: `count 2 -> 3`, `pool1,2 count 4 -> 5`.
-    Equally changed blocks share their clauses: pool1 and pool2 above. `texts` has other clauses for some arguments, by
-    name. `machines` are the names of all machines of a rack: if all change, they are `all 16 machines`.
+    `texts` has other clauses for some arguments, by name. `machines` are the names of all machines of a rack.
     """
     clauses: list[str] = []
     for child in tree.children:
         if child.symbol and _is_configurable(child.name, schema):  # changed, and an argument of users
             clause = f"{child.name} {_format_changed_value(child)}"
-            if child.forces_replacement:  # in a block with a label, such as an agent pool, only that of the block
+            if child.forces_replacement:  # a labelled block, such as an agent pool, is replaced without its resource
                 clause += f" (replaces this {tree.name})" if tree.label else " (forces replacement)"
             clauses += texts.get(child.name) or [clause]
+    return [*clauses, *_build_block_clauses(tree.blocks, schema, machines)]
+
+
+def _build_block_clauses(
+    blocks: Iterable[DifferenceNode], schema: BlockSchema | None, machines: AbstractSet[str]
+) -> Iterator[str]:
+    """Yield the clauses about changed nested blocks: `pool1,2 count 4 -> 5`. Equally changed blocks share a clause. If
+    all of the `machines` of a rack change, they are `all 16 machines`.
+    """
     names_by_change: dict[tuple[str, tuple[str, ...]], list[str]] = {}  # of equally changed blocks
-    for block in tree.blocks:
+    for block in blocks:
         if block.symbol:
             nested = schema.blocks.get(block.name) if schema else None
             block_clauses = _describe_block(block, nested.schema if nested else None)
@@ -137,8 +145,7 @@ def _build_clauses(
                 subject += " no longer"  # a fact about them is gone: ` (evacuate = true)` follows
         else:
             subject = f"{_SIGNS.get(symbol, '')}{format_names(names)}"
-        clauses += [f"{subject}{clause}" for clause in block_clauses]
-    return clauses
+        yield from (f"{subject}{clause}" for clause in block_clauses)
 
 
 def _describe_block(block: DifferenceNode, schema: BlockSchema | None) -> tuple[str, ...]:
@@ -250,7 +257,7 @@ _MAX_PATH_VALUE_LENGTH: Final = 60
 
 def describe_changed_paths(name: str, old: Any, new: Any, marks: Any) -> list[str]:
     """Return clauses about the parts of an argument that differ between its old and new value, sorted by path:
-    `labels.team "a" -> "b"`, `zones[1] removed`. `marks` has the sensitive paths (see `build_path_trie`).
+    `labels.team "a" -> "b"`, `zones[1] removed`. `marks` has the sensitive paths as nested keys: `{"a": {0: True}}`.
     """
     from deepdiff import DeepDiff
     from deepdiff.helper import notpresent

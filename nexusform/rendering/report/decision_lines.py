@@ -113,15 +113,14 @@ def _describe_impact(plan: Plan, figures: ImpactSummary) -> str:
     """
     outside_upgrades = count_effects(select_rows_outside_upgrades(plan))
     clauses = [*_describe_upgraded(plan), *describe_effects(outside_upgrades, LOSS_EFFECTS), *describe_lost_vms(plan)]
-    further_clauses: list[str] = []
+    stop_clauses: list[str] = []  # one at most
     if figures.stopped:
         stopped = format_count(figures.stopped, "VM")
-        further_clauses.append(f"{stopped} to stop for machine actions, at most {figures.max_stopped:,} at a time")
+        stop_clauses.append(f"{stopped} to stop for machine actions, at most {figures.max_stopped:,} at a time")
     unpredicted = count_unpredicted_resources(plan)
-    if not clauses:  # no running object is affected: the clause about stopped VMs, if any, comes first
+    if not clauses:  # no other running object is affected: stopped VMs come first
         scope = " by the predicted changes" if unpredicted else ""
-        clauses = further_clauses or [f"no running workload affected{scope}"]
-        further_clauses = []
+        clauses, stop_clauses = stop_clauses or [f"no running workload affected{scope}"], []
     elif figures.max_down:
         clusters = {(row.site_id, row.cluster) for row in list_vm_rows(plan)}
         scope = " per cluster" if len(clusters) > 1 else ""
@@ -133,7 +132,7 @@ def _describe_impact(plan: Plan, figures: ImpactSummary) -> str:
         hours = -(-minutes // _MINUTES_PER_HOUR)  # rounded up
         duration = f"{minutes} min" if minutes <= _MAX_MINUTES else f"{hours:,} h"
         clauses.append(f"drains up to {duration}")
-    further_clauses += format_effect_clauses(count_effects(plan.placements), [Effect.WAITING])
+    further_clauses = [*stop_clauses, *format_effect_clauses(count_effects(plan.placements), [Effect.WAITING])]
     if plan.to_destroy:
         further_clauses.append(f"{format_count(plan.to_destroy, 'object')} to {_choose_destruction_verb(plan)}")
     if unpredicted:
@@ -293,8 +292,8 @@ def _describe_confidence(plan: Plan, figures: PlacementConfidenceSummary) -> Ite
 
 
 def _describe_vm_confidence(plan: Plan, figures: PlacementConfidenceSummary) -> Iterator[str]:
-    """Yield a clause on the certainty of the predicted locations of placed VMs; nothing without any. It counts the VMs
-    with the same rack count, and the same machine, in every sample. The platform decides the others.
+    """Yield a clause on the certainty of the predicted locations of placed VMs; nothing without any. A rack count is
+    exact if the pool has the same number of VMs on the rack in every sample; a machine if it is the same in every one.
     """
     placed, rack_known, machine_known = figures.vms, figures.exact_rack_counts, figures.exact_machines  # numbers of VMs
     if not placed:
@@ -345,10 +344,11 @@ def _describe_program_check(check: ProgramCheck) -> str:
 
 def _build_previous_plan_line(since: PreviousPlanDifferences | None) -> list[DecisionLine]:
     """Return the line with the differences to an earlier plan: `Since 0123abc: 2 fewer moves; other placement of
-    web-1`. Objects are named only if the numbers do not account for all. Return [] without an earlier plan.
+    web-1`. Return [] without an earlier plan.
     """
     if since is None:
         return []
+    # If each object is counted as a move or a removal, the names are omitted.
     has_uncounted_objects = len(since.objects) != abs(since.moved) + abs(since.removed)
     objects = format_first_items(since.objects, _MAX_NAMES) if has_uncounted_objects else ""
     clauses = (

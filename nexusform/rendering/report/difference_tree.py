@@ -111,7 +111,7 @@ class Comparison(Struct, frozen=True):
                 )
             return self.compare_values(name, old, new, value_type, marks)
 
-        # Blocks are compared below, and computed attributes with the order of blocks are shown only if it changes.
+        # Blocks are compared below. Computed attributes record the order of blocks: omit those without a change.
         omitted_names = {*schema.blocks, *_list_unchanged_orders(schema, old, new)}
         types = {name: attribute.type for name, attribute in schema.attributes.items()}
         body = self._compare_parts(NodeKind.BLOCK, names - omitted_names, old, new, types, marks, compare_attribute)
@@ -259,7 +259,7 @@ class Comparison(Struct, frozen=True):
             is_always_shown = self.show_unchanged or name in identifying_names
             part_type, part_marks = types.get(name, DYNAMIC), marks.select_part(name, name)
             if not is_always_shown and part_marks is NO_MARKS and _is_equal(old_value, new_value, part_type):
-                continue  # equal, so hidden; with marks, `compare` must tell if the sensitivity changes
+                continue  # equal, so hidden. With marks of sensitivity, `compare` finds if they change
             child = compare(name, old_value, new_value, part_type, part_marks)
             if is_always_shown or child.symbol != SAME:
                 children.append(child)
@@ -298,7 +298,7 @@ class Comparison(Struct, frozen=True):
         Other strings of several lines are compared by line, and short ones as a whole.
         """
         structures = (_parse_json(old), _parse_json(new))
-        if None not in structures:  # None: not JSON
+        if None not in structures:  # both are JSON, or absent; a null inside is kept as a value
             structure = Comparison(self.show_unchanged, keep_null=True).compare_values("", *structures, DYNAMIC)
             return DifferenceNode(NodeKind.JSON, symbol, children=(structure,))
         old_lines, new_lines = ([] if text is ABSENT else text.split("\n") for text in (old, new))
@@ -449,13 +449,13 @@ def pair_elements(before: Sequence[Any], after: Sequence[Any]) -> list[_Pair]:
         return [(i, None) for i in range(len(before))] + [(None, j) for j in range(len(after))]
     from difflib import SequenceMatcher
 
-    # difflib hashes its elements, but dicts are unhashable: compare numbers of the distinct elements instead. Of equal
-    # matches it prefers those early in its first sequence, here the new one.
+    # difflib hashes its elements, but dicts are unhashable: compare numbers of the distinct elements instead.
     numbers: dict[str, int] = {}  # by text of the element
     old, new = ([numbers.setdefault(repr(element), len(numbers)) for element in side] for side in (before, after))
     pairs: list[_Pair] = []
+    # The new side comes first: of several equal matches, difflib takes the earliest in its first sequence.
     for tag, new_start, new_stop, old_start, old_stop in SequenceMatcher(None, new, old, autojunk=False).get_opcodes():
-        # Show the old elements of a range first, with their partners, then its new elements without one.
+        # Add the old elements of a range first, with their partners, then its new elements without one.
         j = new_start  # the next new element without a partner
         for i in range(old_start, old_stop):
             is_pair = j < new_stop and before[i].__class__ is dict and after[j].__class__ is dict
@@ -482,6 +482,7 @@ def sort_by_source_order(tree: DifferenceNode, source_order: Sequence[Path]) -> 
         return tuple(sort_node(parts[position], paths[position]) for position in order)
 
     def sort_node(node: DifferenceNode, path: Path) -> DifferenceNode:
+        """Sort the parts of a node with names, and their parts in turn."""
         if node.kind not in _NAMED_KINDS:
             return node
         return node._replace(children=sort_parts(node.children, path), blocks=sort_parts(node.blocks, path))

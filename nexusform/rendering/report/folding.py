@@ -67,11 +67,11 @@ def build_name_runs(names: Iterable[str]) -> list[NameRange]:
     for name in dict.fromkeys(names):
         match = _NUMBERED_NAME.fullmatch(name)
         split_names.append((match[1], match[2]) if match else (name, ""))
-    # A number is padded if it starts with 0 and is not 0. Other numbers have the width 0 below.
+    # A number is padded if it starts with 0 and is not 0. Numbers without padding have the width 0 below.
     padded_widths = {(prefix, len(digits)) for prefix, digits in split_names if digits[:1] == "0" and digits != "0"}
     groups: dict[tuple[str, int, bool], list[str]] = {}  # by prefix, width and whether there is a number
     for prefix, digits in split_names:
-        # `10` after `08` has its width, so both are in one run.
+        # `10` has the width of the padded `08`, so both are in one run.
         width = len(digits) if (prefix, len(digits)) in padded_widths else 0
         groups.setdefault((prefix, width, bool(digits)), []).append(digits)
     runs: list[NameRange] = []
@@ -86,13 +86,13 @@ def build_name_runs(names: Iterable[str]) -> list[NameRange]:
 
 
 def format_names(names: Iterable[str], maximum: int = _MAX_PREFIXES) -> str:
-    """Format names as runs: `rack1,2,4..7, db`. Beyond `maximum` prefixes, or a dozen runs of one, count the others."""
+    """Format names as runs: `rack1,2,4..7, db`. Names beyond `maximum` prefixes, or _MAX_SPANS runs, are counted."""
     distinct_names = list(dict.fromkeys(names))
     runs = group_by(build_name_runs(distinct_names), lambda run: run.prefix)
     if len(runs) > maximum:
         return f"{', '.join(distinct_names[: maximum - 1])} and {len(distinct_names) - maximum + 1:,} more"
     texts: list[str] = []
-    for prefix, prefix_runs in runs.items():  # each limited to one line: the first runs and `and 5 more`
+    for prefix, prefix_runs in runs.items():
         visible_runs, note = prefix_runs, ""
         if len(prefix_runs) > _MAX_SPANS:
             visible_runs = prefix_runs[: _MAX_SPANS - 4]  # the note takes the place of some
@@ -191,9 +191,8 @@ def _format_bracketed_keys(keys: Sequence[Key], texts: Sequence[str]) -> str:
 
 
 def _group_keys_into_runs(keys: Sequence[Key]) -> list[tuple[str, int]]:
-    """Return pairs of a text and its number of keys, for the instance keys of a resource: `count` numbers or `for_each`
-    strings. A run without gaps is one pair, `("0..3", 4)` or `('"a1".."a8"', 8)`; the strings of a short run are a pair
-    each. Numbers come first.
+    """Return pairs of a text and its number of instance keys: `count` numbers first, then `for_each` strings. A run
+    without gaps is one pair, `("0..3", 4)` or `('"a1".."a8"', 8)`; the strings of a short run are a pair each.
     """
     from nexusform.rendering.notation.hcl_text import quote_string
 
@@ -366,17 +365,20 @@ def _fold_equal_sites(sites: Sequence[SitePools]) -> tuple[SitePools, ...]:
 
 
 def _remove_site_names(site: SitePools) -> SitePools:
-    """Return the site without names, as the key for folding equal sites. SITE replaces the name of the site. A cluster
-    has its position among those of the site as name. The racks of a single pool become their number.
+    """Return the site without names, as the key for folding equal sites. SITE replaces the name of the site. Clusters
+    have their position on the site as name. The racks of a single pool become their number: `3 racks`.
     """
     clusters = list(dict.fromkeys(row.cluster for row in site.rows))
     rows: list[PoolRow] = []
     for row in site.rows:
+        racks = row.racks  # of several pools: `3 racks each`
+        if row.pools == 1:
+            racks = format_count(row.rack_count, "rack")
         general_row = replace(
             row,
             cluster=str(clusters.index(row.cluster)),
             pool=_replace_site(row.pool, site.site),
-            racks=format_count(row.rack_count, "rack") if row.pools == 1 else row.racks,  # else counts already
+            racks=racks,
             note=_replace_site(row.note, site.site),
             spread="",
         )
@@ -395,8 +397,8 @@ def _merge_sites(general_site: SitePools, rows: tuple[PoolRow, ...], members: Se
 def _restore_site_names(rows: Sequence[PoolRow], sites: Sequence[SitePools]) -> tuple[PoolRow, ...] | None:
     """Return the rows of sites merged as equal, with names for all of them. In the names of clusters and racks, SITE
     replaces the name of the site: `SITE-rack1,2`. A row has the clusters of all sites. It has the racks if they are
-    equal on all sites, else only their number. Return None if the clusters of a row have several prefixes, because
-    `format_names` would need a list of them.
+    equal on all sites, else only their number. Return None if the clusters of a row have several prefixes, and so no
+    short common name.
     """
     named_rows: list[PoolRow] = []
     for number, row in enumerate(rows):

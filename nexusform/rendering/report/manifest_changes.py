@@ -106,7 +106,7 @@ def _find_differences(path: _Path, old: Any, new: Any) -> list[_Difference]:
     """Return the differences of two values, each with its path, old and new value: `(("spec", "replicas"), 1, 2)`.
     Mappings and lists are compared by part, unless one is empty. The other side of an added or removed part is _ABSENT.
     """
-    if old == new and is_equal_with_booleans(old, new):
+    if old == new and is_equal_with_booleans(old, new):  # `==` alone takes 1 and true as equal
         return []
     before, after = _split_into_parts(old), _split_into_parts(new)
     if not before or not after or isinstance(old, dict) != isinstance(new, dict):  # no parts to compare

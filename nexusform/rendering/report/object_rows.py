@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import chain
 from typing import Any, Final, TypeAlias
 
@@ -53,20 +54,19 @@ class ObjectFold(Struct, frozen=True):
 
 
 def create_schema_lookup(registries: PluginRegistries) -> SchemaLookup:
-    """Return a function for the schema of an address, None for an unknown type."""
+    """Return a function for the schema of an address."""
+    return partial(_find_schema, registries)
 
-    def find_schema(address: Address) -> BlockSchema | None:
-        table = registries.data_sources if address.mode == "data" else registries.resource_types
-        resource_type = table.get(address.type)
-        return resource_type.schema if resource_type else None
 
-    return find_schema
+def _find_schema(registries: PluginRegistries, address: Address) -> BlockSchema | None:
+    """Return the schema of an address, None for an unknown type."""
+    table = registries.data_sources if address.mode == "data" else registries.resource_types
+    resource_type = table.get(address.type)
+    return resource_type.schema if resource_type else None
 
 
 def build_object_folds(plan: Plan, find_schema: SchemaLookup) -> tuple[ObjectFold, ...]:
-    """Build a row per changed object and fold similar ones. Its clauses may be about its placed objects: `2 VMs to
-    move`. The time is linear in the number of changes.
-    """
+    """Build a row per changed object and fold similar ones. A row may count the placed objects: `2 VMs to move`."""
     placement_counts = count_placements(plan)
     rows = []
     for change in plan.reported_changes:
@@ -115,13 +115,13 @@ def fold_rows(rows: Iterable[ObjectRow]) -> tuple[ObjectFold, ...]:
     fold, and folds are in the order of their first rows.
     """
     unfolded = list(rows)
-    # Rows are folded only if these parts are equal. An instance key at the end of their clauses may differ.
+    # Rows are folded only if these parts are equal. Their clauses are compared without an instance key at the end.
     compared_parts = [(row.symbol, _remove_key(row), row.deposed, bool(row.name)) for row in unfolded]
     folds = []
     for fold in fold_addresses([row.address for row in unfolded], compared_parts):
         members = tuple(unfolded[position] for position in fold.members)
         first_row = members[0]
-        # The label may have only the number of many instance keys. They are listed here, unless the rows have names.
+        # A label with many instance keys has only their number. Then they are listed here, unless the rows have names.
         name_text = format_names(row.name for row in members if row.name) or fold.keys
         clauses = first_row.clauses
         if len(members) > 1:  # a count applies to each of the objects: `3 VMs each (tainted)`
@@ -153,7 +153,7 @@ def _fold_across_blocks(folds: Sequence[ObjectFold]) -> tuple[ObjectFold, ...]:
         key_text = members[0].label.removeprefix(str(addresses[0]))
         for block_fold in fold_addresses(addresses, [None] * len(members)):  # all of one kind
             blocks = [members[number] for number in block_fold.members]
-            # Nothing to fold, or the keys are not at the end of the text but those of a module.
+            # A single block has no partner. Without a bracket, the text has no keys of the block itself to append.
             if len(blocks) == 1 or not key_text.startswith("["):
                 folded += blocks
             else:

@@ -196,23 +196,22 @@ def select_vm_rows(plan: Plan, *actions: PlacementAction) -> list[PlacementChang
 
 
 def select_placement_rows(plan: Plan, detail: ShownPlacements) -> Iterator[PlacementChange]:
-    """Yield the rows of changed objects; with `all` also of kept ones. An object observed elsewhere is changed."""
+    """Yield the rows of changed objects; with `all` also of kept ones."""
     for row in plan.placements:
-        is_unchanged = row.action is PlacementAction.KEEP and not row.trigger
+        is_unchanged = row.action is PlacementAction.KEEP and not row.trigger  # a trigger: it was observed elsewhere
         if not is_unchanged or detail is ShownPlacements.ALL:
             yield row
 
 
 def build_placement_summaries(plan: Plan) -> tuple[PlacementSummary, ...]:
     """Return a summary of all placements, then one per kind (VM, pod, binding) if there are several; () without
-    placements. A summary has the numbers of objects by action. Kept VMs count, too, even those without a row in the
-    plan.
+    placements. A summary has the numbers of objects by action. Kept VMs count, too, even without a row in the plan.
     """
     counts: defaultdict[str, Counter[PlacementAction]] = defaultdict(Counter)
     for row in plan.placements:
         if compute_effect(row) is not Effect.NOT_CREATED:  # such objects count by effect only
             counts[row.kind][_get_displayed_action(row)] += 1
-    # The plan counts all kept objects, but has rows of some only. Those without a row are VMs.
+    # The plan counts all kept objects, but only some of them have a row. Those without a row are VMs.
     kept_rows = sum(actions[PlacementAction.KEEP] for actions in counts.values())
     kept_without_row = max(0, plan.unchanged_count - kept_rows)
     counts[VM][PlacementAction.KEEP] += kept_without_row
@@ -275,8 +274,8 @@ def build_placement_groups(
         if pool_rows or detail is ShownPlacements.ALL:
             table = tables.get(pool_key)  # pods, bindings and removed clusters have none
             group = _build_pool_group(pool_rows, table, detail, location_formatter, simultaneous_pools)
-            if pool_rows and group.kind == VM:
-                prefix = format_cluster(pool_rows[0]).removesuffix(pool_rows[0].cluster)  # the site, or ""
+            if pool_rows and group.kind == VM:  # name the site if several sites have a cluster of this name
+                prefix = format_cluster(pool_rows[0]).removesuffix(pool_rows[0].cluster)  # `SITE/` or ""
                 group = replace(group, lines=tuple(replace(line, label=prefix + line.label) for line in group.lines))
             groups.append(group)
     # VM lines have no group name, so they come first, before the groups of bindings and pods.
@@ -300,22 +299,14 @@ def _build_pool_group(
     simultaneous_pools: frozenset[tuple[str, str, str]],
 ) -> PlacementLineGroup:
     """Build the lines of a pool. Rows form a run if their lines differ only in names and locations. A run has one line.
-    If `detail` is ALL, or for a few moves, each row has a line instead. `simultaneous_pools` (site, cluster, name)
-    re-create all nodes at once.
+    If `detail` is ALL, or for a few moves, each row has a line instead. `simultaneous_pools` are pools, as (site,
+    cluster, name), with all nodes re-created at once. `table` is None for a pool without a table of VM counts.
     """
     kind = rows[0].kind if rows else VM  # without rows there is a table, and only VMs have tables
     # Nodes re-created for one of these triggers share a line.
     recreation_triggers = _find_recreation_triggers(rows, detail) if kind == VM else frozenset()
-
-    def collect_line_contents(row: PlacementChange) -> tuple[object, ...]:
-        """Return everything on the line of a row except its name and locations; it is equal in all rows of a run."""
-        # A node re-created on the same machine is part of the same line as moved ones.
-        effect = Effect.MOVED if row.trigger in recreation_triggers else compute_effect(row)
-        doubt = format_uncertainty_mark(row)
-        return (row.action.value, describe_trigger(row), _get_states(row), effect, describe_state(row), doubt)
-
     lines: list[PlacementLine] = []
-    for run in group_by(rows, collect_line_contents).values():
+    for run in group_by(rows, lambda row: _collect_line_contents(row, recreation_triggers)).values():
         is_move = compute_effect(run[0]) is Effect.MOVED or _is_observed_elsewhere(run[0])
         max_single_lines = MAX_SINGLE_MOVES if is_move else 1
         if run[0].trigger in recreation_triggers:
@@ -343,6 +334,14 @@ def _find_recreation_triggers(rows: Iterable[PlacementChange], detail: ShownPlac
     return frozenset(trigger for trigger, maximum in maximums.items() if counts[trigger] > maximum)
 
 
+def _collect_line_contents(row: PlacementChange, recreation_triggers: frozenset[str]) -> tuple[object, ...]:
+    """Return everything on the line of a row except its name and locations; it is equal in all rows of a run."""
+    # A node re-created on the same machine is part of the same line as moved ones.
+    effect = Effect.MOVED if row.trigger in recreation_triggers else compute_effect(row)
+    doubt = format_uncertainty_mark(row)
+    return (row.action.value, describe_trigger(row), _get_states(row), effect, describe_state(row), doubt)
+
+
 def _build_folded_line(run: Sequence[PlacementChange]) -> PlacementLine:
     """Build one line for several similar objects, `web-0..5  rack1 -> rack2`: their label, origin and target. The rows
     have equal action, trigger, effect and states. If an update changes the state, the former state replaces the origin,
@@ -351,7 +350,8 @@ def _build_folded_line(run: Sequence[PlacementChange]) -> PlacementLine:
     first_row = run[0]
     state_before, state_after = _get_states(first_row)  # both "" unless an update changes the state
     effect, state = compute_effect(first_row), describe_state(first_row)
-    waiting_state = "" if effect is Effect.RECREATED else state  # then the state is `predicted`, part of the verb
+    # The state of a re-created object is no waiting state, but a part of the verb: `predicted`.
+    waiting_state = "" if effect is Effect.RECREATED else state
     has_origin = effect in _ORIGIN_EFFECTS or _is_observed_elsewhere(first_row)
     origin = _format_locations(first_row.kind, [row.source for row in run]) if has_origin else ""
     target = _format_locations(first_row.kind, [row.target for row in run])
@@ -442,15 +442,14 @@ def _build_single_line(row: PlacementChange, location_formatter: LocationFormatt
     """Build the line of one row. Its origin is shown only if the object leaves it, or was observed elsewhere. Its
     target carries the doubt about it, and the share of samples with the same machine.
     """
-    origin, target = _format_row_locations(row, location_formatter)
     effect = compute_effect(row)
-    if effect is Effect.MOVED and origin == target:  # to another node of one machine: use the long form of both
+    origin, target = _format_row_locations(row, location_formatter)
+    if effect is Effect.MOVED and origin == target:  # a move between nodes of one machine: only the long form has nodes
         origin, target = _format_row_locations(row, format_location_text)
-    is_location_updated = effect is Effect.UPDATED and origin != target  # of an object without a move
-    if not (is_location_updated or effect in _ORIGIN_EFFECTS or _is_observed_elsewhere(row)):
+    has_new_state = effect is Effect.UPDATED and origin != target  # the formatted location includes the state
+    if not (has_new_state or effect in _ORIGIN_EFFECTS or _is_observed_elsewhere(row)):
         origin = ""
-    # The doubt is `or n0 if b arrives first` if the other location is known, "" without a doubt.
-    other_location = enclose("or ", row.scores.get("otherwise"))
+    other_location = enclose("or ", row.scores.get("otherwise"))  # `or n0 if b arrives first`, "" if unknown
     return PlacementLine(
         symbol=_SYMBOLS[_get_displayed_action(row)],
         action=_get_displayed_action(row),

@@ -18,7 +18,7 @@ from nexusform.diagnostics.phrases import (
 )
 from nexusform.plans.maintenance import PlannedMachineAction
 from nexusform.plans.plan import Feasibility, FeasibilityResult, LossEffect, Plan
-from nexusform.plans.site_capacity.occupancy import SiteVms, list_out_of_service, select_largest_sku_rows
+from nexusform.plans.site_capacity.occupancy import OutOfService, SiteVms, list_out_of_service, select_largest_sku_rows
 from nexusform.scheduling.machine_actions import ACTION_PENDING
 from nexusform.scheduling.racks.vms import IN_UNKNOWN_STATE, UNKNOWN_STATE, MachineStatus
 
@@ -141,9 +141,7 @@ def describe_machine_actions(plan: Plan) -> Iterator[str]:
 
 
 def _describe_action(action: PlannedMachineAction) -> str:
-    """Return sentences about the maintenance window of a machine action. They name its time, the VMs to move before it,
-    and the VMs stopped during it.
-    """
+    """Return sentences on the maintenance window of an action: its time, VMs to move before, and VMs stopped in it."""
     limit = _format_minutes(action.minutes)
     sentences = [f"Window {action.window} on {action.site}: {action.action} of {action.machine}, up to {limit}."]
     if action.leaving_vms:
@@ -190,14 +188,8 @@ def describe_out_of_service(plan: Plan) -> Iterator[str]:
     for site_id, rows in group_by(list_out_of_service(plan.sites), lambda row: row.site_id).items():
         site = sites[site_id]
         scope = f" on {site.name}" if len(sites) > 1 else ""
-        total = _count_compute_machines(site)
-        # Count the machines by reason, most first: `4 Off: BMC unreachable; 1 cordoned by Azure: Degraded: port down`.
-        counts = Counter(_describe_status(row.status) for row in rows)
-        ordered = sorted(counts.items(), key=lambda entry: (-entry[1], entry[0]))  # by count, then by text
-        groups = [f"{count:,} {text}" for text, count in ordered[:_MAX_GROUPS]]
-        hidden_count = sum(count for _, count in ordered[_MAX_GROUPS:])
-        groups += format_counts([(hidden_count, "more")])
-        sentences = [f"Out of service{scope}: {len(rows):,} of {total:,} machines ({'; '.join(groups)})."]
+        total, reasons = _count_compute_machines(site), "; ".join(_count_by_reason(rows))
+        sentences = [f"Out of service{scope}: {len(rows):,} of {total:,} machines ({reasons})."]
         if site_id in capacities:
             capacity = capacities[site_id]
             after_rack_loss = capacity.free_interval_after_rack_loss
@@ -207,16 +199,24 @@ def describe_out_of_service(plan: Plan) -> Iterator[str]:
         yield " ".join(sentences)
 
 
+def _count_by_reason(rows: Iterable[OutOfService]) -> list[str]:
+    """Count machines by reason, most first: `4 Off: BMC unreachable`, `1 cordoned by Azure: Degraded: port down`."""
+    counts = Counter(_describe_status(row.status) for row in rows)
+    ordered = sorted(counts.items(), key=lambda entry: (-entry[1], entry[0]))  # by count, then by text
+    hidden_count = sum(count for _, count in ordered[_MAX_GROUPS:])
+    return [*(f"{count:,} {text}" for text, count in ordered[:_MAX_GROUPS]), *format_counts([(hidden_count, "more")])]
+
+
 def _count_compute_machines(site: SiteVms) -> int:
-    """Count the compute machines of a site after the plan, without planned racks. Other machines are closed to VMs
-    for a permanent reason; a compute machine has none, or is out of service (with a status).
+    """Count the compute machines of a site after the plan, without planned racks. A machine counts if it is open to
+    VMs, closed for temporary reasons, or out of service. Machines closed for another reason are no compute machines.
     """
     planned_racks = {rack.name for rack in site.racks if rack.is_planned}
     count = 0
     for machine in site.machines:
         if machine.exists_after and machine.facts.rack not in planned_racks:
             reasons = set(machine.facts.unschedulable_reason.split(", "))  # {""} for a machine open to VMs
-            is_out_of_service = machine.facts.status is not None
+            is_out_of_service = machine.facts.status is not None  # only these have a status
             if is_out_of_service or reasons <= _TEMPORARY_REASONS:
                 count += 1
     return count

@@ -52,6 +52,7 @@ class PlanReportData:
         *,
         is_long: bool = False,
     ) -> None:
+        """Set the plan and its options: `detail` is the flag -placements, `is_long` names NUMA cells and racks, too."""
         self.plan = plan
         self.sources = sources
         self.registries = registries

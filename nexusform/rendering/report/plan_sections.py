@@ -139,7 +139,9 @@ def _build_resource_count_table(plan: Plan) -> Table:
     rows = []
     for resource_type, counts in sorted(counts_by_type.items()):
         rows.append(Row((resource_type, f"{counts['add']:,}", f"{counts['change']:,}", f"{counts['destroy']:,}")))
-    return Table(("type", "add", "change", "destroy"), tuple(rows), figures=frozenset({1, 2, 3}), caption="Resources")
+    return Table(
+        ("type", "add", "change", "destroy"), tuple(rows), number_columns=frozenset({1, 2, 3}), caption="Resources"
+    )
 
 
 def _build_trigger_count_table(plan: Plan) -> Table:
@@ -153,7 +155,7 @@ def _build_trigger_count_table(plan: Plan) -> Table:
     for (_, action_index, trigger, kind), count in sorted(counts.items()):
         rows.append(Row((get_kind_title(kind), actions[action_index].value, trigger, f"{count:,}")))
     heads = ("kind", "action", "trigger", "count")
-    return Table(heads, tuple(rows), figures=frozenset({3}), caption="Placements by trigger")  # 3: the count
+    return Table(heads, tuple(rows), number_columns=frozenset({3}), caption="Placements by trigger")  # 3: the count
 
 
 def build_capacity_section(view: PlanReportData) -> Section:
@@ -183,7 +185,7 @@ def build_upgrade_section(view: PlanReportData) -> Section:
     tables = []
     for upgrade, note in zip(view.plan.upgrades, build_upgrade_notes(view.plan.upgrades), strict=True):
         rows = tuple(map(_build_upgrade_row, upgrade.pools))
-        tables.append(Table(heads, rows, figures=frozenset({2, 3, 4, 5}), caption=": ".join(note)))  # all numbers
+        tables.append(Table(heads, rows, number_columns=frozenset({2, 3, 4, 5}), caption=": ".join(note)))
     # Rolling upgrades change the version of Kubernetes; otherwise pools are re-created for another reason.
     title = "Upgrades" if all(upgrade.is_rolling for upgrade in view.plan.upgrades) else "Re-created"
     return Section(title, tables=tuple(tables), name="upgrades")
@@ -340,7 +342,7 @@ def _build_pool_table(site: SitePools, *, has_choice: bool, is_only_site: bool) 
     return Table(
         headers,
         rows,
-        figures=frozenset({3, 5}),  # VMs, per rack
+        number_columns=frozenset({3, 5}),  # VMs, per rack
         caption=caption,
         details=frozenset({6, 7}),  # the certainty
         compact=Table((f"Pool{scope}", "VMs", "VMs per rack"), compact_rows),  # for comments
@@ -416,7 +418,7 @@ def build_single_vm_section(view: PlanReportData) -> Section:
     if is_listed_elsewhere and not view.plan.samples:
         return NO_SECTION  # `build_listed_vm_section` has each VM, and there is no certainty
     rows = tuple(Row((StyledText(line.label, Style.CODE), describe_line(line), _format_share(line))) for line in lines)
-    table = Table(("VM", "from → to", "machine certainty"), rows, figures=frozenset({2}))
+    table = Table(("VM", "from → to", "machine certainty"), rows, number_columns=frozenset({2}))
     return Section("Every VM, with machine certainty", table=table, is_folded=True)
 
 
@@ -430,7 +432,7 @@ def _format_share(line: PlacementLine) -> str:
 
 
 def _select_listed(view: PlanReportData, groups: Sequence[PlacementLineGroup]) -> list[PlacementLineGroup]:
-    """Return the groups; many lines of new VMs are left out, unless requested, as the table of pools has them."""
+    """Return the groups. Without a request for details, many new VMs are left out: the table of pools has them."""
     new_vms = select_vm_rows(view.plan, PlacementAction.PLACE)
     if view.vm_detail is ShownPlacements.ALL or view.is_long or len(new_vms) <= MAX_NEW_VMS:
         return list(groups)

@@ -77,9 +77,7 @@ _REASON_TRIGGERS: Final = frozenset({"moved_on_the_hub"})
 
 
 def format_headline(change: Change) -> str:
-    """Return the text after the address: `will be created`. A replacement may have a text for its reason. A change
-    without an action is an import or a move.
-    """
+    """Return the text after the address: `will be created`. A change without an action is an import or a move."""
     if change.action in REPLACE_ACTIONS:
         return _REPLACEMENT_HEADLINES.get(change.reason, "must be replaced")
     if change.action is Action.NO_OP:
@@ -325,8 +323,8 @@ def format_prediction_accuracy(score: PredictionRecordScore) -> str:
 
 
 def describe_trigger(row: PlacementChange) -> str:
-    """Return the reason of a placement change as text, usually the name of its trigger: `scale_out`. Four rules replace
-    a misleading name, such as `cluster_removed` for a forgotten VM: it is not removed itself.
+    """Return the trigger of a placement change as text: `scale_out`. A misleading name is replaced. For example,
+    `cluster_removed` becomes "" for a forgotten VM, because it is not removed itself.
     """
     if row.trigger in _REASON_TRIGGERS:
         return row.reason
@@ -336,7 +334,7 @@ def describe_trigger(row: PlacementChange) -> str:
         return ""  # the object itself stays
     is_new_binding = row.action is PlacementAction.PLACE and KINDS[row.kind].by_resource
     if is_new_binding:
-        # Its trigger may be about another cluster, so its text names that.
+        # A trigger about another cluster has a text with that cluster.
         return _OTHER_CLUSTER_TRIGGERS.get(row.trigger, row.trigger)
     return row.trigger
 
@@ -356,9 +354,7 @@ def build_cluster_formatter(items: Iterable[_ClusterItem]) -> Callable[[_Cluster
 
 
 def describe_plan_evaluation(plan: Plan) -> str:
-    """Return facts about the evaluation of the configuration: sandboxed or not, and its files, servers and programs.
-    Return "" for a plan without this record.
-    """
+    """Return facts about the evaluation: sandboxed or not, its files, servers and programs; "" without a record."""
     evaluation = plan.basis.evaluation
     if evaluation is None:
         return ""

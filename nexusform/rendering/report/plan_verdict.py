@@ -59,13 +59,7 @@ def build_headline(plan: Plan) -> str:
     moved and lost objects come first, and of the resources only those to destroy are counted.
     """
     if plan.is_failed:
-        # The first error and the number of others; broken separation rules come before other errors.
-        reasons = [f"separation rule {rule} does not hold" for rule in list_blocking_rules(plan)]
-        reasons += map(format_title, select_own_errors(plan))
-        if not reasons:
-            return "planning failed"
-        text = f"planning failed: {reasons[0]}"
-        return text if len(reasons) == 1 else f"{text}, and {format_count(len(reasons) - 1, 'more error')}"
+        return _describe_failure(plan)
     if not plan.has_changes:
         if any(diagnostic.id == NOTHING_TO_PREDICT for diagnostic in plan.diagnostics):
             return "nothing predicted" if count_unpredicted_resources(plan) else "nothing to predict"
@@ -84,6 +78,16 @@ def build_headline(plan: Plan) -> str:
     else:
         clauses = [*_describe_object_changes(plan), *placed, "nothing moves", *waiting]
     return ", ".join(["blocked", *clauses] if plan.is_rejected else clauses)
+
+
+def _describe_failure(plan: Plan) -> str:
+    """Return the first error and the number of others. Broken separation rules come before other errors."""
+    reasons = [f"separation rule {rule} does not hold" for rule in list_blocking_rules(plan)]
+    reasons += map(format_title, select_own_errors(plan))
+    if not reasons:
+        return "planning failed"
+    text = f"planning failed: {reasons[0]}"
+    return text if len(reasons) == 1 else f"{text}, and {format_count(len(reasons) - 1, 'more error')}"
 
 
 def _describe_object_changes(plan: Plan) -> list[str]:
@@ -246,7 +250,8 @@ def describe_unknown_cells(sampling: NumaSampling | None) -> str:
     if not sampling.sample_count:
         return f"{unknown_cells}; no other layout was sampled."
     fitting = f"{sampling.fitting_count:,} of {sampling.sample_count:,}"
-    rule = RULE_DESCRIPTIONS.get(str(sampling.displayed_sample))  # None if the plan displays a numbered sample
+    # The plan shows one of the layouts, made by a rule or by a numbered sample (None).
+    rule = RULE_DESCRIPTIONS.get(str(sampling.displayed_sample))
     if rule is not None:
         return f"{unknown_cells}. Everything fits {rule}, and in {fitting} sampled layouts."
     if sampling.fitting_count == sampling.sample_count:

@@ -58,14 +58,14 @@ class Row(Struct, frozen=True):
 
 
 class Table(Struct, frozen=True):
-    """Headers, rows, and the columns with figures (aligned to the right). Narrow screens omit the columns
+    """Headers, rows, and the positions of columns with numbers (aligned to the right). Narrow screens omit the columns
     `details`; a comment shows `compact` with at most three columns instead, if there is one. Rows of an
     `is_grouped` table share their first cell. Cells of an `is_firm` one stay on one line.
     """
 
     headers: tuple[str, ...]
     rows: tuple[Row, ...]
-    figures: frozenset[int] = frozenset()
+    number_columns: frozenset[int] = frozenset()
     caption: str = ""
     details: frozenset[int] = frozenset()
     compact: Table | None = None

@@ -108,8 +108,7 @@ def _fold_changed_rows(rows: Sequence[SiteRow]) -> list[SiteRow]:
 
 def describe_other_sites(rows: Sequence[SiteRow]) -> Iterator[str]:
     """Yield texts about the sites without a row in the table: changed ones beyond its maximum of rows, and unchanged
-    ones: `4 sites unchanged: ber1`. Sites with equal figures share one row; `row.sites` is their number, and the
-    figures are those of each.
+    ones: `4 sites unchanged: ber1`. A row may be of several sites (`row.sites`) with equal figures, those of each.
     """
     further_rows = _fold_changed_rows(rows)[_MAX_ROWS:]
     if further_rows:

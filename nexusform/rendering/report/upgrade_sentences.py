@@ -1,6 +1,6 @@
 """Sentences about cluster upgrades: feasibility, batches, disruptions and the runbook."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Final
 
@@ -27,7 +27,8 @@ def describe_upgrades(upgrades: Sequence[Upgrade]) -> list[str]:
     clusters return only their number.
     """
     format_cluster = build_cluster_formatter(upgrades)
-    by_state = group_by(upgrades, is_upgrade_blocked)
+    # A blocked upgrade is known to stop halfway: at a budget without evictions, or for lack of capacity.
+    by_state = group_by(upgrades, lambda row: row.is_rolling and bool(row.budgets or row.blocked_pools))
     blocked = by_state.get(True, [])
     # `the upgrade of amf to 1.30.5 is blocked`
     clauses = [f"the upgrade of {format_cluster(row)} to {row.after} {_format_verdict(row)}" for row in blocked]
@@ -47,17 +48,8 @@ def describe_upgrades(upgrades: Sequence[Upgrade]) -> list[str]:
             clauses.append(f"{format_count(upgrade.vms, 'node')} of {format_cluster(upgrade)} {verb} re-created")
         return clauses
     nodes = format_count(sum(upgrade.vms for upgrade in recreations), "node")
-    return [*clauses, f"{nodes} of {format_count(_count_clusters(recreations), 'cluster')} are re-created"]
-
-
-def _count_clusters(upgrades: Iterable[Upgrade]) -> int:
-    """Count distinct clusters; several sites may have one of the same name."""
-    return len({(upgrade.site_id, upgrade.cluster) for upgrade in upgrades})
-
-
-def is_upgrade_blocked(upgrade: Upgrade) -> bool:
-    """Return whether an upgrade is known to stop halfway: at a budget without evictions, or for lack of capacity."""
-    return upgrade.is_rolling and bool(upgrade.budgets or upgrade.blocked_pools)
+    clusters = {(upgrade.site_id, upgrade.cluster) for upgrade in recreations}
+    return [*clauses, f"{nodes} of {format_count(len(clusters), 'cluster')} are re-created"]
 
 
 def build_upgrade_notes(upgrades: Sequence[Upgrade]) -> Iterator[tuple[str, str]]:
@@ -128,8 +120,8 @@ def _format_verdict(upgrade: Upgrade) -> str:
 
 
 def build_upgrade_runbook(upgrade: Upgrade) -> tuple[str, ...]:
-    """Build the steps in order: obstacles to remove first, then every pool. Nothing for pools re-created at once."""
-    if not upgrade.is_rolling:
+    """Build the steps of a user in order: obstacles to remove first, then every pool."""
+    if not upgrade.is_rolling:  # all nodes are re-created at once
         return ()
     steps: list[str] = []
     if upgrade.budgets:

@@ -42,9 +42,7 @@ _MAX_OUTPUT_LINES: Final = 3
 
 
 def render_stanza(stanza: ChangeStanza, paint: Painter = PLAIN) -> str:
-    """Render comment lines, header and body without a final newline. If the object is destroyed or replaced, the last
-    word of the headline is highlighted.
-    """
+    """Render comment lines, header and body without a final newline. `destroyed` and `replaced` are highlighted."""
     headline = escape_control_characters(stanza.headline)
     front, _, last_word = headline.rpartition(" ")
     if last_word in ("destroyed", "replaced") and "not" not in front:  # `will not be destroyed`
@@ -76,6 +74,7 @@ class _DifferenceRenderer:
     """Renderer of difference trees; `level` is the nesting depth of a node."""
 
     def __init__(self, paint: Painter) -> None:
+        """Render the signs and notes of lines once, with their colours."""
         self._paint = paint
         self._signs = {sign: render_symbol(sign, paint) for sign in ("+", "-", "~", "", REPLACED)}
         self._arrow = f" {paint('->', 'yellow')} "
@@ -256,7 +255,7 @@ def mark_text_lines(text: str) -> Iterator[tuple[str, bool]]:
     """
     text_column = 0  # start column of the current text; 0 = outside of texts
     for line in text.split("\n"):
-        # The sign of a changed line of a text is in the middle of the level after `text_column`.
+        # A changed line of a text has its sign half a level right of `text_column`.
         sign = SIGN_PATTERN.match(line)
         is_changed = sign is not None and sign.end(1) == text_column + _LEVEL_WIDTH // 2
         yield line, bool(text_column) and not is_changed

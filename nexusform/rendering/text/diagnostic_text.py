@@ -37,14 +37,10 @@ def render_diagnostics(
     """Render all diagnostics by level, the most severe first, with similar warnings merged. `terraform` uses errors and
     warnings only, errors last, as Terraform does. `width` is in terminal columns. Return "" without diagnostics.
     """
-
-    def compute_order(diagnostic: Diagnostic) -> tuple[bool, int]:
-        level = _get_level(diagnostic, terraform=terraform)
-        return terraform and level is Level.ERROR, level.order
-
+    merged = merge_similar_warnings(diagnostics)  # sorted below: the most severe first, in Terraform last
+    merged.sort(key=lambda diagnostic: _get_level(diagnostic, terraform=terraform).order, reverse=terraform)
     return "".join(
-        render_diagnostic(diagnostic, files, colour=colour, width=width, terraform=terraform)
-        for diagnostic in sorted(merge_similar_warnings(diagnostics), key=compute_order)
+        render_diagnostic(diagnostic, files, colour=colour, width=width, terraform=terraform) for diagnostic in merged
     )
 
 
@@ -96,7 +92,7 @@ def _render_location(diagnostic: Diagnostic, files: Mapping[str, SourceFile], pa
         line_width = width - _NUMBER_WIDTH
         for offset, line in enumerate(snippet.split_lines()):
             before, highlight, after = line
-            # A line may be a whole file, so escape only as many characters as can be visible. Some have no column.
+            # A line may be a whole file, so escape only its visible part. Some characters have no width: allow more.
             maximum = 4 * line_width + 16
             visible_parts = (before[-maximum:], highlight[:maximum], after[:maximum])
             parts = [escape_control_characters(part).replace("\t", "    ") for part in visible_parts]
@@ -245,7 +241,7 @@ def _find_line_range(subject: Span, context: Span | None, data: bytes, starts: t
     first_line = find_line(subject.start.byte)
     last_line = find_line(max(subject.end.byte - 1, subject.start.byte))
     if context is not None and context.filename == subject.filename:
-        # Show the construct around the subject, but at most three lines before it: too many lines lose their end.
+        # Show the construct around the subject, but at most three lines before it: the end of a long snippet is cut.
         first_line = max(min(first_line, find_line(context.start.byte)), first_line - 3)
         last_line = max(last_line, find_line(max(context.end.byte - 1, context.start.byte)))
     return first_line, last_line

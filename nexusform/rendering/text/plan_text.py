@@ -236,8 +236,8 @@ def _render_final_part(view: PlanReportData, options: PlanTextOptions, paint: Pa
 
 def _build_next_step(plan: Plan, options: PlanTextOptions) -> str:
     """Return the next step of the user after a plan. For a saved plan it is its path, and the command to apply it if
-    possible. For an unsaved plan it is a note about -out. Return "" if there is nothing to apply, or the plan cannot be
-    applied. Return "" also if no command is to be suggested.
+    possible. For an unsaved plan it is a note about -out, or "" if there is nothing to apply, if the plan cannot be
+    applied, or if no command is to be suggested.
     """
     if options.saved_path:
         name = escape_control_characters(options.saved_path)
@@ -422,7 +422,7 @@ def _describe_certainty(view: PlanReportData, width: int) -> list[str]:
 
 
 def render_next_step(options: PlanTextOptions, paint: Painter) -> str:
-    """Render the rule and the next step; not used in automation."""
+    """Render a horizontal line and the next step of the user; not used in automation."""
     width = options.width
     if options.saved_path:
         name = escape_control_characters(options.saved_path)

@@ -66,9 +66,7 @@ def render_report_text(report: Report, *, colour: bool = False, width: int = 80)
 
 
 def _render_section(section: Section, paint: Painter, width: int) -> list[str]:
-    """Render the lines of one section: sentences, notes, commands, then its table. Of a folded table render only the
-    first rows, and the number of the others.
-    """
+    """Render the lines of a section: sentences, notes, commands, then its table; a folded one has its first rows."""
     styles = ("red",) if section.is_finding else ()
     inner_width = width - len(_INDENT)
     paragraphs = (_wrap_text(get_plain_text(line), inner_width) for line in section.lines)
@@ -102,21 +100,34 @@ def render_table(table: Table, paint: Painter, width: int, *, has_details: bool 
     columns = [column for column in range(len(table.headers)) if column not in hidden_columns]
     headers = _escape_cells(table.headers[column] for column in columns)
     rows = [_escape_cells(row.cells[column] for column in columns) for row in table.rows]
-    figures = frozenset(number for number, column in enumerate(columns) if column in table.figures)  # right-aligned
     widths = compute_column_widths([headers, *rows])
     separators = 2 * (len(widths) - 1)  # two spaces between columns
-    if sum(widths) + separators > width:
-        if has_details and table.details:
-            rows_with_notes = tuple(_move_details_to_note(table, row) for row in table.rows)
-            return render_table(replace(table, rows=rows_with_notes), paint, width, has_details=False)
-        return _render_rows_as_records(table, headers, rows, paint, width)
-    lines = [paint(_render_row(headers, widths, figures), "bold")]
+    if sum(widths) + separators <= width:
+        right_aligned = frozenset(number for number, column in enumerate(columns) if column in table.number_columns)
+        return _render_rows_in_columns(table, headers, rows, right_aligned, paint, width)
+    if has_details and table.details:
+        rows_with_notes = tuple(_move_details_to_note(table, row) for row in table.rows)
+        return render_table(replace(table, rows=rows_with_notes), paint, width, has_details=False)
+    return _render_rows_as_records(table, headers, rows, paint, width)
+
+
+def _render_rows_in_columns(
+    table: Table,
+    headers: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    right_aligned: frozenset[int],
+    paint: Painter,
+    width: int,
+) -> list[str]:
+    """Render a table as a line per row. `headers` and `rows` are its visible cells as text. A note is below its row."""
+    widths = compute_column_widths([headers, *rows])
+    lines = [paint(_render_row(headers, widths, right_aligned), "bold")]
     previous = ""  # the first cell of the row above; grouped tables show it once
     for row, cells in zip(table.rows, rows, strict=True):
         is_repeated = table.is_grouped and cells[0] == previous
         previous = cells[0]
         shown_cells = ["", *cells[1:]] if is_repeated else cells
-        line = _render_row(shown_cells, widths, figures)
+        line = _render_row(shown_cells, widths, right_aligned)
         lines.append(paint(line, "red") if row.is_finding else line)
         if row.note:
             lines += render_labelled_text("", escape_control_characters(row.note), widths[0] + 4, width)
@@ -135,9 +146,11 @@ def _escape_cells(cells: Iterable[Text]) -> list[str]:
     return [escape_control_characters(get_plain_text(cell)) for cell in cells]
 
 
-def _render_row(cells: Sequence[str], widths: Sequence[int], figures: frozenset[int]) -> str:
-    """Render a row with cells filled to the column widths; `figures` are the columns aligned to the right."""
-    cell_texts = (fill_to_width(cell, widths[column], right=column in figures) for column, cell in enumerate(cells))
+def _render_row(cells: Sequence[str], widths: Sequence[int], right_aligned: frozenset[int]) -> str:
+    """Render a row with cells filled to the column widths; `right_aligned` are positions of columns."""
+    cell_texts = (
+        fill_to_width(cell, widths[column], right=column in right_aligned) for column, cell in enumerate(cells)
+    )
     return "  ".join(cell_texts).rstrip()
 
 
@@ -181,36 +194,31 @@ def render_plan_section(
     """
     if not section.has_content:
         return []
-    parts: list[str] = []  # finished paragraphs
-    tables = section.all_tables
+    sentences = [escape_control_characters(get_plain_text(line)) for line in section.lines]
+    table_lines = [
+        _render_captioned_table(table, width, paint, has_details=has_details) for table in section.all_tables
+    ]
     # The title is omitted if every table has a caption, unless the captions are mere addresses (of rollouts).
-    is_titled = bool(section.groups) or any(not table.caption for table in tables) or section.name == "rollouts"
-    lines: list[str] = []  # of the paragraph in progress
-    if section.title and is_titled:
-        lines.append(paint(f"{section.title.removesuffix(':')}:", "bold"))
-    for table in tables:
-        lines += _render_captioned_table(table, width, paint, has_details=has_details)
-        if table.caption and not is_titled:  # each table is a part
-            parts.append("\n".join(lines))
-            lines = []
+    has_captions = all(table.caption for table in section.all_tables) and section.name != "rollouts"
+    is_titled = bool(section.groups) or not has_captions
+    if table_lines and not is_titled:  # each table is a paragraph; the sentences belong to the last one
+        paragraphs = list(map("\n".join, table_lines))
+        paragraphs[-1] += "".join(f"\n  {sentence}" for sentence in sentences)
+        return paragraphs
+    lines = [paint(f"{section.title.removesuffix(':')}:", "bold")] if section.title and is_titled else []
+    lines += chain.from_iterable(table_lines)
     lines += render_report_items(section.groups, width, paint, hint)
-    if parts:  # only tables with captions: the sentences belong to the last one
-        parts[-1] += "".join(f"\n  {escape_control_characters(get_plain_text(line))}" for line in section.lines)
-    elif lines:  # indent the sentences below the title or the items
-        for line in map(get_plain_text, section.lines):
-            lines += wrap_line(f"{_INDENT}{escape_control_characters(line)}", 4, width)
-    else:  # paragraphs with blank lines between them
-        for line in map(get_plain_text, section.lines):
-            if lines:
-                lines.append("")
-            lines += _wrap_text(line, width)
-    return [*parts, "\n".join(lines)] if lines else parts
+    if not lines:  # a paragraph per sentence
+        return ["\n\n".join("\n".join(wrap_lines(sentence, width)) for sentence in sentences)] if sentences else []
+    for sentence in sentences:  # below the title or the items
+        lines += wrap_line(f"{_INDENT}{sentence}", 4, width)
+    return ["\n".join(lines)]
 
 
 def _render_captioned_table(table: Table, width: int, paint: Painter, *, has_details: bool) -> list[str]:
     """Render a table below its caption. A table without numbers shows only its first rows, unless `has_details`."""
     lines = _render_bold_lines(f"{table.caption}:", width, paint) if table.caption else []
-    has_all_rows = has_details or bool(table.figures)
+    has_all_rows = has_details or bool(table.number_columns)
     visible_rows = table.rows if has_all_rows else table.rows[:_MAX_STEPS]
     visible_table = replace(table, rows=visible_rows)
     lines += indent_lines(render_table(visible_table, paint, width - len(_INDENT), has_details=has_details), _INDENT)
@@ -230,12 +238,9 @@ def render_report_items(groups: Sequence[ItemGroup], width: int, paint: Painter,
     visible, hidden = urgent_first[:_MAX_ITEMS], urgent_first[_MAX_ITEMS:]
     visible_ids = set(map(id, visible))  # by identity, because two groups may have equal items
     max_label_width = width - _SYMBOL_WIDTH - _MIN_TEXT_WIDTH  # the text of a longer label is below it
-    label_width = 0  # of the longest short label
-    for item in visible:
-        columns = count_columns(escape_control_characters(item.label))
-        if columns <= max_label_width:
-            label_width = max(label_width, columns)
-    column = label_width + _SYMBOL_WIDTH  # of the texts
+    label_widths = [count_columns(escape_control_characters(item.label)) for item in visible]
+    short_widths = [label_width for label_width in label_widths if label_width <= max_label_width]
+    column = _SYMBOL_WIDTH + max(short_widths, default=0)  # of the texts
     lines: list[str] = []
     for group in groups:
         group_items = [item for item in group.items if id(item) in visible_ids]

@@ -101,8 +101,8 @@ def _build_location_accuracy_section(checks: Sequence[ClusterLocationCheck]) -> 
         cells = (check.name, f"{count:,}", f"{check.rack_hits:,}", f"{on_machine:,}", f"{count - on_machine:,}")
         rows.append(Row(cells, is_finding=on_machine < count))
     columns = ("Cluster", "VMs", "Rack as predicted", "Machine as predicted", "Misses")
-    right_aligned_columns = frozenset({1, 2, 3, 4})  # the numbers
-    return Section("Clusters", table=Table(columns, tuple(rows), figures=right_aligned_columns))
+    number_columns = frozenset({1, 2, 3, 4})  # the numbers
+    return Section("Clusters", table=Table(columns, tuple(rows), number_columns=number_columns))
 
 
 def _build_wrong_locations_section(checks: Sequence[ClusterLocationCheck]) -> Section:
@@ -165,8 +165,8 @@ def _build_predictions_section(site: str, record: PredictionRecord) -> Section:
         if subject in _SUBJECTS:
             share = "sure" if percent >= _CERTAIN else f"{percent} % to below {percent + 10} %"
             rows.append(Row((_SUBJECTS[subject], share, f"{class_score.verified:,}", f"{class_score.correct:,}")))
-    right_aligned_columns = frozenset({2, 3})  # the numbers of predictions
-    table = Table(("Prediction", "Share", "Verified", "Correct"), tuple(rows), figures=right_aligned_columns)
+    number_columns = frozenset({2, 3})  # the numbers of predictions
+    table = Table(("Prediction", "Share", "Verified", "Correct"), tuple(rows), number_columns=number_columns)
     lines = (format_prediction_accuracy(score),) if score is not None else ()
     return Section(f"Predictions of applied plans on {site}", lines, table=table)
 
@@ -251,9 +251,9 @@ def _build_sections(site: CapturedSite) -> Iterator[Section]:
     rows = tuple(
         Row((sku_id or "none", sku or "not in the catalogue", f"{count:,}")) for sku_id, sku, count in site.skus
     )
-    right_aligned_columns = frozenset({2})  # the numbers of machines
+    number_columns = frozenset({2})  # the numbers of machines
     heads = ("machineSkuId", "Catalogue", "Machines")
-    yield Section(f"Hardware of {site.name}", table=Table(heads, rows, figures=right_aligned_columns))
+    yield Section(f"Hardware of {site.name}", table=Table(heads, rows, number_columns=number_columns))
     if site.closed:
         closed = tuple(Row(machine_and_reason, is_finding=True) for machine_and_reason in site.closed)
         table = Table(("Machine", "Reason"), closed)

@@ -155,7 +155,7 @@ def _build_table(explanation: PlacementExplanation) -> Table:
     scores = ("rank", "spread", "affinity", "margin", "verdict")
     heads = ("cluster", "binding", *(("batch",) if has_batches else ()), *scores)
     number_columns = frozenset(heads.index(name) for name in ("rank", "spread", "affinity"))
-    return Table(heads, rows, figures=number_columns)
+    return Table(heads, rows, number_columns=number_columns)
 
 
 def _get_state(cluster: ClusterExplanation) -> str:
@@ -426,7 +426,7 @@ def _build_node_scores_section(reason: PodPlacementReason) -> Section:
         rows.append(Row((name_text, *figures)))
     heads = ("node", *rules, "total")
     number_columns = frozenset(range(1, len(heads)))
-    return Section("Feasible nodes by points", table=Table(heads, tuple(rows), figures=number_columns))
+    return Section("Feasible nodes by points", table=Table(heads, tuple(rows), number_columns=number_columns))
 
 
 def _build_rejections_section(nodes: Sequence[NodeVerdict]) -> Section:

@@ -64,7 +64,7 @@ def _list_sections(result: HubReconciliation) -> Iterator[Section]:
         score_lines.append(f"{check.name}: {accuracy}{enclose('; not verified: ', check.not_verified)}")
     if rows:
         heads = ("Placement", "Clusters in state", "On the hub", "Otherwise")
-        yield Section("Placements", table=Table(heads, tuple(rows), figures=frozenset({1, 2, 3})))  # columns of numbers
+        yield Section("Placements", table=Table(heads, tuple(rows), number_columns=frozenset({1, 2, 3})))
     if binding_rows:
         table = Table(("Placement", "Cluster", "State had", "The hub shows"), tuple(binding_rows))
         yield Section("Otherwise than state had it", table=table, is_finding=True)

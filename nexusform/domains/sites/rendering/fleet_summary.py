@@ -92,8 +92,8 @@ def build_fleet_summary(plan: FleetPlan, max_rows: int = _MAX_DIFFERENCES) -> Re
             sum(result.removed for result in results),
         ]
         rows.append(Row((wave.name, *(f"{count:,}" for count in counts))))
-    right_aligned_columns = frozenset(range(1, len(heads)))  # all but the wave
-    table = Table(heads, tuple(rows), figures=right_aligned_columns)
+    number_columns = frozenset(range(1, len(heads)))  # all but the wave
+    table = Table(heads, tuple(rows), number_columns=number_columns)
     rejected_title = f"{format_count(len(rejected), 'site')} {select_word_form(len(rejected), 'is', 'are')} rejected"
     sections = [
         *_build_blocked_section(plan),

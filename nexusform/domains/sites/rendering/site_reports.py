@@ -84,8 +84,8 @@ def _build_wave_section(plan: FleetPlan, waves: Iterable[Wave], status_texts: Ma
         statuses = [site.result.status for site in plan.select_wave(wave.name)]
         counts = [len(statuses), *map(statuses.count, status_texts)]
         rows.append(Row((wave.name, *(f"{count:,}" for count in counts))))
-    right_aligned_columns = frozenset(range(1, len(heads)))  # all but the wave
-    return Section("Waves", table=Table(heads, tuple(rows), figures=right_aligned_columns))
+    number_columns = frozenset(range(1, len(heads)))  # all but the wave
+    return Section("Waves", table=Table(heads, tuple(rows), number_columns=number_columns))
 
 
 def _format_status_counts(plan: FleetPlan, status_texts: Mapping[SiteStatus, str]) -> list[str]:

@@ -33,7 +33,7 @@ def build_failure_report(failure: Failure, origin: str) -> Report:
     sections: list[Section] = []
     if failure.pools:
         rows = tuple(Row(build_pool_cells(pool), is_finding=pool.is_lost) for pool in failure.pools)
-        table = Table(("cluster", "pool", "down", "up", ""), rows, figures=frozenset({2}))  # right-aligned columns
+        table = Table(("cluster", "pool", "down", "up", ""), rows, number_columns=frozenset({2}))
         sections.append(Section("Pools during the failure", table=table, is_finding=table.has_findings))
     if failure.workloads:
         table = build_workload_table(failure.workloads, is_drained=False)
@@ -70,7 +70,7 @@ def _build_recreation_section(failure: Failure) -> Section:
         cells = (pool.cluster, pool.pool, f"{fit} of {len(pool.vms)}", format_list(rack_texts))
         rows.append(Row(cells, is_finding=missing.maximum > 0))
     reasons = tuple(f"{pool.cluster}/{pool.pool}: {pool.reason}" for pool in failure.recreations if pool.reason)
-    table = Table(("cluster", "pool", "fit", "racks"), tuple(rows), figures=frozenset({2}))  # right-aligned columns
+    table = Table(("cluster", "pool", "fit", "racks"), tuple(rows), number_columns=frozenset({2}))
     return Section("Re-created VMs (predicted)", reasons, table=table, is_finding=table.has_findings)
 
 

@@ -207,7 +207,7 @@ def _build_pod_section(simulation: FleetSimulation) -> Iterator[Section]:
         reasons |= {f"{row.object}: {row.reason}": None for row in placement.pending}
     if rows:
         heads = ("cluster", "workload", "come", "go", "have no node")
-        table = Table(heads, tuple(rows), figures=frozenset({2, 3, 4}))  # right-aligned columns
+        table = Table(heads, tuple(rows), number_columns=frozenset({2, 3, 4}))
         lines = tuple(reasons)[:_MAX_PODS]
         yield Section("Pods", lines, table=table, is_finding=table.has_findings)
 

@@ -19,7 +19,7 @@ def build_kubernetes_upgrade_report(upgrade: KubernetesUpgrade, origin: str) -> 
     version = enclose(", now ", upgrade.version)
     rows = tuple(_build_pool_row(pool) for pool in upgrade.pools if pool.count)  # without empty pools
     heads = ("pool", "SKU", "VMs", "at once", "min up", "verdict")
-    table = Table(heads, rows, figures=frozenset({2}))  # right-aligned columns
+    table = Table(heads, rows, number_columns=frozenset({2}))
     sections = [Section("Pools", table=table, is_finding=upgrade.has_findings)]
     sections += [_build_blocked_section(pool) for pool in upgrade.pools if pool.is_blocked]
     sections += [_build_batch_section(pool) for pool in upgrade.pools if pool.batches]
@@ -125,7 +125,7 @@ def _build_batch_section(pool: PoolUpgrade) -> Section:
             rows.append(Row(cells, is_finding=not batch.fits))
     heads = ("batch", "node", "runs on", "new VM on")
     title = f"{pool.pool}: {format_count(len(pool.batches), 'batch', 'batches')}"
-    table = Table(heads, tuple(rows), figures=frozenset({0}))  # right-aligned columns
+    table = Table(heads, tuple(rows), number_columns=frozenset({0}))
     return Section(title, table=table, is_folded=True, is_finding=pool.is_blocked)
 
 
@@ -222,7 +222,7 @@ def _build_cluster_section(cluster: ClusterHops) -> Section:
         rows.append(Row(cells, is_finding=hop.has_findings))
         lines += _describe_hop_losses_and_blockers(hop)
     heads = ("from", "to", "surge", "batches", "drains, hours", "end of support")
-    table = Table(heads, tuple(rows), figures=frozenset({3, 4}))  # right-aligned columns
+    table = Table(heads, tuple(rows), number_columns=frozenset({3, 4}))
     return Section(cluster.cluster, tuple(lines), table=table, is_finding=cluster.has_findings)
 
 

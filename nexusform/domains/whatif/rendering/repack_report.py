@@ -35,7 +35,7 @@ def build_repack_report(repack: RepackResult, origin: str) -> Report:
                 answer = "not decided"
             constraint_rows.append(Row((constraint.loosened_by, answer, recreations)))
         heads = ("loosened", "fits then", "re-creations")
-        table = Table(heads, tuple(constraint_rows), figures=frozenset({2}))  # the last column is right-aligned
+        table = Table(heads, tuple(constraint_rows), number_columns=frozenset({2}))
         sections.append(Section("Blocking constraints (each tested alone)", table=table))
     for number, window in enumerate(repack.windows, 1):
         sections.append(_build_window_section(repack, window, number))
@@ -161,7 +161,7 @@ def _build_window_section(repack: RepackResult, window: RepackWindow, number: in
         vm, pod_count = step.source.vm, f"{step.source.pods:,}"
         locations = format_short_location(vm.placement), format_short_location(step.target)
         rows.append(Row((vm.name, *locations, f"{step.hits} of {step.runs}", pod_count)))
-    table = Table(("VM", "from", "to", "lands", "pods"), tuple(rows), figures=frozenset({3, 4}))  # right-aligned
+    table = Table(("VM", "from", "to", "lands", "pods"), tuple(rows), number_columns=frozenset({3, 4}))  # right-aligned
     # These machines are closed to new VMs during the window.
     lines = (f"Cordoned meanwhile: {format_list(window.cordons, _MAX_CORDONS)}.",) if window.cordons else ()
     title = f"Window {number} of {len(repack.windows)}"

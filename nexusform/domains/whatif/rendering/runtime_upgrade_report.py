@@ -43,7 +43,7 @@ def build_runtime_upgrade_report(upgrades: Sequence[RuntimeUpgrade], origin: str
         verdicts = [verdict for verdict in upgrade.verdicts if verdict.total]  # of pools with VMs
         rows = tuple(map(_build_verdict_row, verdicts))
         heads = ("cluster", "pool", "VMs", "min up", "down in waves", "verdict")
-        table = Table(heads, rows, figures=frozenset({2, 3}))  # right-aligned columns
+        table = Table(heads, rows, number_columns=frozenset({2, 3}))
         sections.append(Section(f"{prefix}Verdict by pool", table=table, is_finding=upgrade.is_availability_lost))
         if 0 < len(upgrade.waves) <= _MAX_WAVES:  # the table has a column for each
             sections.append(_build_vms_up_section(upgrade, verdicts, prefix))
@@ -218,7 +218,7 @@ def _build_vms_up_section(upgrade: RuntimeUpgrade, verdicts: Iterable[PoolUpgrad
         rows.append(Row(cells, is_finding=verdict.outcome is PoolOutcome.LOST))
     heads = ("cluster", "pool", "VMs", *(str(wave.number) for wave in upgrade.waves))
     legend = ". = all up; ! = quorum lost, or no node left." if upgrade.is_availability_lost else ". = all up."
-    table = Table(heads, tuple(rows), figures=frozenset(range(2, len(heads))))  # right-aligned columns
+    table = Table(heads, tuple(rows), number_columns=frozenset(range(2, len(heads))))
     return Section(f"{prefix}VMs up in each wave", (legend,), table=table)
 
 
@@ -232,7 +232,7 @@ def _build_wave_section(wave: UpgradeWave, prefix: str) -> Section:
         lines.append(f"Outside nexusform: {format_list(wave.unmanaged_vms)} down.")
     rows = tuple(Row(build_pool_cells(pool), is_finding=pool.is_lost) for pool in wave.pools)
     heads = ("cluster", "pool", "down", "up", "")
-    table = Table(heads, rows, figures=frozenset({2})) if rows else None  # `figures` are right-aligned columns
+    table = Table(heads, rows, number_columns=frozenset({2})) if rows else None  # `figures` are right-aligned columns
     return Section(title, tuple(lines), table=table, is_folded=True, is_finding=wave.is_lost)
 
 
@@ -320,7 +320,7 @@ def build_workload_table(impacts: Iterable[WorkloadImpact], *, is_drained: bool)
         cells = (cluster_name, impact.workload, *map(str, figures), outcome.value)
         rows.append(Row(cells, is_finding=outcome is WorkloadOutcome.LOST))
     heads = ("cluster", "workload", "ran", "at once", "then", "Pending", "")
-    return Table(heads, tuple(rows), figures=frozenset({2, 3, 4, 5}))  # right-aligned columns
+    return Table(heads, tuple(rows), number_columns=frozenset({2, 3, 4, 5}))
 
 
 def build_pending_lines(impacts: Sequence[WorkloadImpact]) -> list[str]:
@@ -350,7 +350,7 @@ def build_verdict_section(verdicts: Sequence[WorkloadVerdict], prefix: str) -> S
         is_lost = verdict.outcome is WorkloadOutcome.LOST
         rows.append(Row((*cells, format_spans(verdict.waves) or "-", outcome_text), is_finding=is_lost))
     heads = ("cluster", "workload", "pods", "at once", "then", "Pending", "waves", "verdict")
-    table = Table(heads, tuple(rows), figures=frozenset({2, 3, 4, 5}))  # right-aligned columns
+    table = Table(heads, tuple(rows), number_columns=frozenset({2, 3, 4, 5}))
     lines = [_COLUMN_NOTE]
     if not all(verdict.is_certain for verdict in verdicts):
         lines.append("* kube-scheduler picks randomly among equal nodes: this is one possible outcome.")

@@ -106,7 +106,7 @@ def _build_sections(answer: CapacityAnswer) -> Iterable[Section]:
     heads = ("SKU", *counts, "worst rack", "left over")
     rows = tuple(_build_sku_row(sku_capacity, answer) for sku_capacity in answer.sku_capacities)
     line = "Left over: free but unusable once the site is filled with that SKU."
-    table = Table(heads, rows, figures=frozenset(range(1, len(counts) + 1)))  # right-aligned columns
+    table = Table(heads, rows, number_columns=frozenset(range(1, len(counts) + 1)))
     yield Section("Spare capacity by VM SKU", (line,), table=table)
     # Build the section with a row per SKU and a column per availability zone; every SKU has the same zones and racks.
     zones = answer.sku_capacities[0].zones if answer.sku_capacities else ()
@@ -145,7 +145,7 @@ def _build_sku_row(sku_capacity: SkuCapacity, answer: CapacityAnswer) -> Row:
 
 def _build_sku_table(heads: Sequence[str], rows: tuple[Row, ...]) -> Table:
     """Build a table with a row per SKU. All columns after the SKU are figures."""
-    return Table(("SKU", *heads), rows, figures=frozenset(range(1, len(heads) + 1)))  # right-aligned columns
+    return Table(("SKU", *heads), rows, number_columns=frozenset(range(1, len(heads) + 1)))
 
 
 def _format_zone(zone: ZoneCapacity) -> str:
@@ -169,7 +169,7 @@ def _build_mix_section(mix: MixAnswer) -> Section:
         for part, (_, additional) in zip(mix.parts, mix.remaining, strict=True)
     ]
     heads = ("SKU", "in a set", "in all", "more in addition")
-    table = Table(heads, tuple(rows), figures=frozenset({1, 2, 3}))  # right-aligned columns
+    table = Table(heads, tuple(rows), number_columns=frozenset({1, 2, 3}))
     return Section("Filled with the mix", tuple(lines), table=table, is_finding=not mix.sets.maximum)
 
 
@@ -196,7 +196,7 @@ def build_site_resource_sections(rows: Sequence[SiteResourceCapacity]) -> Iterab
             remaining = f"{row.free:,} of {row.total:,}{unit}"
         table_rows.append(Row((LABELS[row.kind], row.name or "-", remaining, upgrade), is_finding=row.is_insufficient))
     heads = ("resource", "of", "left", "during an upgrade")
-    table = Table(heads, tuple(table_rows), figures=frozenset({2, 3}))  # right-aligned columns
+    table = Table(heads, tuple(table_rows), number_columns=frozenset({2, 3}))
     yield Section("Other resources", lines, table=table)
 
 

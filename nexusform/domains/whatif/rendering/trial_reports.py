@@ -94,7 +94,7 @@ def _build_placement_sections(answer: PlacementFeasibility) -> list[Section]:
     if answer.bindings:
         rows = tuple(map(_build_feasibility_row, answer.bindings))
         columns = (*_FEASIBILITY_COLUMNS, *_LOSS_COLUMNS, "reason")
-        table = Table(columns, rows, figures=frozenset({2, 5, 6, 7, 8}))  # right-aligned columns
+        table = Table(columns, rows, number_columns=frozenset({2, 5, 6, 7, 8}))
         sections.append(Section("Clusters", table=table))
     fixes = tuple(describe_suggested_fixes(answer.bindings))
     if fixes:
@@ -190,7 +190,7 @@ def _build_rebalance_sections(result: RebalanceResult, evictions: str, taints: s
             targets = list_newly_picked_clusters(result, str(item.address))
             cells = (str(number), item.placement, item.cluster, ", ".join(targets) or "no cluster", item.policy.value)
             rows.append(Row(cells))
-        table = Table(_EVICTION_COLUMNS, tuple(rows), figures=frozenset({0}))  # the first column is right-aligned
+        table = Table(_EVICTION_COLUMNS, tuple(rows), number_columns=frozenset({0}))
         yield Section("Evictions, in this order", table=table)
         yield Section("Proof", (describe_minimality_proof(result),))
         if taints:
