@@ -364,8 +364,9 @@ def _describe_node_choice(reason: PodPlacementReason) -> Iterable[str]:
         if outcome.preempted_by:
             cause = f"{outcome.preempted_by} has a higher priority and preempts it"
         yield f"Decided in this plan ({outcome.trigger}): {cause}."
-    elif outcome.is_pending:
-        yield "It was Pending and still is: every plan evaluates the rules again."
+    elif not outcome.node:
+        remark = ": every plan evaluates the rules again" if outcome.is_pending else ""
+        yield f"It was {outcome.state} and still is{remark}."
     else:
         yield "It runs and stays: the rules are not evaluated again for a running pod."
     if outcome.victims:
