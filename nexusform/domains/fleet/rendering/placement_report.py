@@ -365,8 +365,7 @@ def _describe_node_choice(reason: PodPlacementReason) -> Iterable[str]:
             cause = f"{outcome.preempted_by} has a higher priority and preempts it"
         yield f"Decided in this plan ({outcome.trigger}): {cause}."
     elif not outcome.node:
-        remark = ": every plan evaluates the rules again" if outcome.is_pending else ""
-        yield f"It was {outcome.state} and still is{remark}."
+        yield f"It was {outcome.state} and still is{': every plan evaluates the rules again' * outcome.is_pending}."
     else:
         yield "It runs and stays: the rules are not evaluated again for a running pod."
     if outcome.victims:
