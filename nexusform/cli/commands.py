@@ -207,14 +207,14 @@ def _build_unknown_flag_error(ctx: click.Context, name: str, value: str, flags: 
         "init get-plugins": _NO_PLUGINS,
         "init lockfile": _NO_PLUGINS,
         "sites apply auto-approve": "A gate is approved by -wave=NAME, or by a typed yes.",
+        f"{command} json": "Use -format=json." if "format" in flags else "",
     }
     hint = hints.get(f"{command} {name}", "")
     if command in ("apply", "destroy", "sites apply") and name in ("y", "yes", "approve", "force"):
         hint = "Use -auto-approve."
-    if hint:
-        return click.UsageError(f"Unknown flag -{name}. {hint}", ctx)
     visible_flags = [f"-{known_name}" for known_name, known in flags.items() if not known.hidden]
-    return click.UsageError(f"Unknown flag -{name}.{suggest_name(f'-{name}', visible_flags)}", ctx)
+    advice = f" {hint}" if hint else suggest_name(f"-{name}", visible_flags)
+    return click.UsageError(f"Unknown flag -{name}.{advice}", ctx)
 
 
 def define_command(

@@ -224,7 +224,7 @@ def _build_foreign_document_error(name: str, reason: str) -> Diagnostic:
 def _format_remedy(name: str) -> str:
     return (
         "No changes were made. Fix the document, or replace it with a backup: `nexusform state push -force FILE`. "
-        f'The local backend keeps the previous version as "{name}.backup"; other backends keep versions.'
+        f'The local backend keeps the previous one as "{name.partition(", version ")[0]}.backup"; others keep versions.'
     )
 
 

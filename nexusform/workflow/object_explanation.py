@@ -12,6 +12,7 @@ from nexusform.backends.memory import MemoryBackend
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, build_error, select_errors, suggest_name
 from nexusform.diagnostics.phrases import format_list
 from nexusform.domain_table import LazyTable, collect_explainers_by_resource_type
+from nexusform.json_data.plain_data import get_mapping
 from nexusform.placement_kinds.placement_kind import VM, get_kind_noun
 from nexusform.placements.vm_demands import PlacedVm, PoolDemand
 from nexusform.planning.conclusion.plan_result import ExplainedVm, PlanResult
@@ -86,11 +87,12 @@ def explain_object(context: CommandContext, address: str, name: str, plan_path: 
     try:
         pattern = parse_pattern(address)
     except AddressProblem as problem:
-        owner = "" if name else _find_owner(context, address, plan_path)
-        if owner:  # `explain NAME`
-            return explain_object(context, owner, address, plan_path)
+        owners = [] if name else _find_owners(context, address, plan_path)
+        if len(owners) == 1:  # `explain NAME`
+            return explain_object(context, owners[0], address, plan_path)
+        reason = f'"{address}" is an object of {format_list(owners)}.' if owners else str(problem)
         hint = f"Write the resource address before the object: nexusform explain ADDRESS {quote(address)}"
-        return Explanations(diagnostics=(build_error("invalid-address", f"{problem} {hint}"),))
+        return Explanations(diagnostics=(build_error("invalid-address", f"{reason} {hint}"),))
     request, problems, sources = _build_request(context, plan_path)
     if request is None:
         return Explanations(diagnostics=tuple(problems), sources=sources)
@@ -103,22 +105,18 @@ def explain_object(context: CommandContext, address: str, name: str, plan_path: 
     return replace(answer, diagnostics=(*problems, *answer.diagnostics), sources=sources)
 
 
-def _find_owner(context: CommandContext, name: str, plan_path: str) -> str:
-    """Return the address of the resource with an object of this name in the plan or the state; "" for none."""
-    if plan_path:
-        saved, _ = read_plan(plan_path, context)
-        for row in saved.plan.placements if saved is not None else ():
-            if name in {row.object, row.platform_name}:
-                return str(row.address)
-    request, _, _ = _build_request(context, plan_path)
-    if request is None:
-        return ""
-    for address, current in request.state.list_current_objects():
-        for attribute in _OBJECT_ATTRIBUTES:
-            objects = current.attributes.get(attribute) or ()  # by name; other types have no such attribute
-            if name in objects:
-                return str(address)
-    return ""
+def _find_owners(context: CommandContext, name: str, plan_path: str) -> list[str]:
+    """Return the addresses of the resources with an object of this name in the plan, else in the state."""
+    saved, _ = read_plan(plan_path, context) if plan_path else (None, [])
+    rows = saved.plan.placements if saved is not None else ()
+    owners = dict.fromkeys(str(row.address) for row in rows if name in {row.object, row.platform_name})
+    request, _, _ = _build_request(context, plan_path) if not owners else (None, [], {})
+    for address, current in request.state.list_current_objects() if request is not None else ():
+        groups = [get_mapping(current.attributes, attribute) for attribute in _OBJECT_ATTRIBUTES]  # objects by name
+        objects = [item for group in groups for item in group.items()]
+        if any(name in {key, get_mapping(value).get("platform_name")} for key, value in objects):
+            owners[str(address)] = None
+    return list(owners)
 
 
 def _build_request(context: CommandContext, plan_path: str) -> _RequestResult:

@@ -150,6 +150,28 @@ def test_cluster_and_pool_are_explained_by_their_spread(build_explain_runner: An
     assert "### " in build_explain_runner(A, "-format=markdown")
 
 
+def test_node_is_found_by_its_name_alone(build_explain_runner: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    """kubectl prints the name that the platform gave. Equal names on two sites are listed."""
+    assert run_command_line(["apply", "-auto-approve"]) == 0
+    path = Path("state/nexusform.nfstate")
+    state = path.read_text()
+    node = state.index('"a-p-1"')
+    assert '"platform_name": null' in state[node:]
+    path.write_text(
+        state[:node] + state[node:].replace('"platform_name": null', '"platform_name": "a-1b6e-md-5sqkp"', 1)
+    )
+    for name in ("a-p-1", "a-1b6e-md-5sqkp"):
+        assert build_explain_runner(name).startswith("a-p-1 (NC_P46_224_v1")
+    other = MAIN.replace('"lab"', '"east"').replace(".lab", ".east").replace('"r"', '"e"')
+    Path("east.nf.hcl").write_text(other.replace('"nexus_kubernetes_cluster" "a"', '"nexus_kubernetes_cluster" "b"'))
+    assert run_command_line(["apply", "-auto-approve"]) == 0
+    build_explain_runner("a-p-1", code=1)
+    assert run_command_line(["explain", "a-p-1"]) == 1
+    said = " ".join(capsys.readouterr().err.replace("│", " ").split())
+    assert f'"a-p-1" is an object of {A} and nexus_kubernetes_cluster.b.' in said
+    assert "nexusform explain ADDRESS a-p-1" in said
+
+
 def test_unknown_name_is_rejected(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["explain", A, "a-p-7"]) == 1
     assert "No such object" in capsys.readouterr().err

@@ -168,6 +168,13 @@ def test_unknown_flag_suggests_the_nearest(capsys: pytest.CaptureFixture[str], f
     assert "nexusform plan -help" in err
 
 
+@pytest.mark.parametrize("command", [("advise",), ("simulate", "capacity"), ("inventory", "check")])
+def test_json_flag_names_the_format_flag(capsys: pytest.CaptureFixture[str], command: tuple[str, ...]) -> None:
+    code, _, err = run_command(capsys, *command, "-json")
+    assert code == 1
+    assert "Unknown flag -json. Use -format=json." in err
+
+
 @pytest.mark.parametrize("flag", ["-json", "--json", "-json=true", "--json=1"])
 def test_flags_accept_one_dash_or_two(capsys: pytest.CaptureFixture[str], flag: str) -> None:
     code, out, _ = run_command(capsys, "version", flag)

@@ -13,6 +13,7 @@ from nexusform.backends.local_file import LocalBackend
 from nexusform.cli.main import run_command_line
 from nexusform.diagnostics.diagnostic import build_error
 from nexusform.interfaces.state_storage import BackendProblem
+from nexusform.planning.conclusion import plan_assembly
 from nexusform.plans.saved import plan_file
 from tests import commands
 from tests.cli.killed_commands import DIED
@@ -251,6 +252,27 @@ def test_unreadable_remaining_steps_stop_a_new_apply(nf: Shell, monkeypatch: pyt
     assert "the plan in the journal: it is damaged." in told
     assert STATE.read_bytes() == before
     assert "Dropped" in nf("apply", "-discard")[1]
+    assert nf("apply", "-auto-approve")[0] == 0
+
+
+def test_remaining_steps_of_a_newer_version_are_a_warning_of_plan(nf: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    fault = 'fault {\n    address = "nexus_rack.r[*]"\n    operation = "create"\n    error = "no power"\n  }'
+    configuration = Path("main.nf.hcl")
+    configuration.write_text(configuration.read_text().replace('"site.json"', f'"site.json"\n  {fault}'))
+    with monkeypatch.context() as patch:
+        patch.setattr(plan_assembly, "__version__", "999.0.0")
+        assert nf("apply", "-auto-approve")[0] == 1
+    write_configuration()
+    code, told = nf("plan")
+    assert code == 0
+    assert "Error:" not in told
+    assert "Warning: Steps not applied The plan in the journal was created by nexusform 999.0.0" in told
+    for flags in (("-resume",), ("-auto-approve",)):
+        code, told = nf("apply", *flags)
+        assert code == 1
+        assert "Error: Newer plan format" in told
+        assert "`nexusform apply -discard` drops" in told
+    assert nf("apply", "-discard")[0] == 0
     assert nf("apply", "-auto-approve")[0] == 0
 
 

@@ -224,6 +224,11 @@ def test_forced_push_replaces_a_damaged_state(capsys: pytest.CaptureFixture[str]
     assert run_command_line(["state", "push", "-force", "backup.json"]) == 0
     assert "its serial and lineage are unknown" in " ".join(capsys.readouterr().out.replace("│", " ").split())
     assert read_state().instances == STATE.instances
+    assert run_command_line(["state", "history"]) == 0  # the backup is the damaged document now
+    said = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    assert "version backup is not valid JSON" in said
+    assert "version backup.backup" not in said
+    assert f'the previous one as "{PATH}.backup"' in said
 
 
 def test_push_of_older_state_reuses_no_creation_number() -> None:

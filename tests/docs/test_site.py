@@ -128,6 +128,9 @@ SEARCHES = {
     "apply was killed": "docs/locked-state.html#an-apply-was-interrupted-or-killed",
     "many sites in CI": "docs/many-sites.html",
     "PickFixed": "docs/how-to/staged-rollout.html#rules",
+    "downgrade": "docs/troubleshooting.html#upgrade-or-downgrade-nexusform",
+    "CPU pinning": "docs/numa.html#cpu-pinning-and-isolated-cpus",
+    "machine died": "docs/how-to/failed-server.html",
 }
 # The search box is in a separate shadow tree.
 SEARCH_BOX = "const tree = [...document.querySelectorAll('*')].find((node) => node.shadowRoot).shadowRoot;"

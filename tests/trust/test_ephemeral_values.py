@@ -166,6 +166,20 @@ resource "fleet_hub_manifest" "token" {
 """
 
 
+def test_write_only_body_is_valid_while_its_variable_is_unset(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`validate` needs no values; a plan reports the missing value alone."""
+    monkeypatch.chdir(tmp_path)
+    Path("main.nf.hcl").write_text(MANIFEST.replace("VERSION", "1"))
+    assert run_command_line(["validate"]) == 0
+    assert "The configuration is valid." in capsys.readouterr().out
+    assert run_command_line(["plan", "-input=false"]) == 1
+    errors = capsys.readouterr().err
+    assert "No value for required variable" in errors
+    assert "Invalid use of ephemeral value" not in errors
+
+
 def test_write_only_body_is_sent_only_to_the_hub(hub: Front, run_command: CommandRunner) -> None:
     def read_token() -> str:
         secret = hub.get("Secret", "t", "web")

@@ -106,7 +106,7 @@ def _find_exposed_variables(public: Mapping[str, Any], evaluation: Evaluation) -
             continue
         from nexusform.documents.scalars import list_scalars
 
-        secrets = [str(scalar) for _, scalar in list_scalars(convert_to_plain(value)[0])]
+        secrets = [str(scalar) for _, scalar in list_scalars(convert_to_plain(value)[0]) if scalar is not UNKNOWN]
         long_secrets = [secret for secret in secrets if len(secret) >= _MINIMUM_SECRET_LENGTH]
         if any(secret in text for secret in long_secrets):
             yield name

@@ -98,7 +98,7 @@ def _describe_pool_recreation(upgrade: Upgrade) -> str:
     pools = []
     for pool in upgrade.pools:
         node_text = f"all {format_count(pool.vms, 'node')}" if pool.vms > 1 else "its node"
-        remaining_note = f", {pool.minimum_up:,} stay up" if pool.minimum_up else ""
+        remaining_note = f", {format_count(pool.minimum_up, 'other')} up" if pool.minimum_up else ""
         blocked_note = ", and capacity is too low for all" if pool.failed_batch else ""
         verb = select_word_form(pool.vms, "is", "are")
         pools.append(f"{pool.pool}: {node_text} {verb} down at once{remaining_note}{blocked_note}")

@@ -50,18 +50,17 @@ def count_steps(plan: Plan) -> int:
 def find_remaining_steps(
     stored: StoredState, context: CommandContext
 ) -> tuple[RemainingSteps | None, list[Diagnostic]]:
-    """Return the remaining steps of the last apply; None if no apply is recorded, or if its plan is unreadable. An
-    unreadable plan is an error. A state changed since the apply is one, too: the steps may then be outdated.
-    """
+    """Return the remaining steps of the last apply or None, and errors: an unreadable plan, or a changed state."""
     remaining = stored.remaining
     if remaining is None:
         return None, []
     from nexusform.plans.saved import plan_file
 
     document = remaining.decode_plan_file(context.get_max_file_size())
-    saved, problems = plan_file.read_plan_file(document or b"", "the plan in the journal")
+    saved, problems = plan_file.read_plan_file(document or b"", "The plan in the journal")
     if saved is None:
-        return None, problems
+        remedy = "`nexusform apply -discard` drops its remaining steps."
+        return None, [replace(problem, detail=f"{problem.detail} {remedy}") for problem in problems]
     steps = tuple(step for step in saved.plan.steps if step.id not in remaining.completed_steps)
     plan = replace(saved.plan, steps=steps)
     remaining_steps = RemainingSteps(saved, plan, not remaining.has_ended, remaining.plan_digest)
@@ -79,10 +78,10 @@ def find_remaining_steps(
 
 
 def check_interrupted_apply(stored: StoredState, context: CommandContext) -> list[Diagnostic]:
-    """Return a warning for a new plan about an unfinished apply. If its own plan is unreadable, return errors."""
+    """Return warnings for a new plan about an unfinished apply, also if its own plan is unreadable."""
     remaining_steps, problems = find_remaining_steps(stored, context)
     if remaining_steps is None:
-        return problems
+        return [build_warning("steps-not-applied", problem.detail) for problem in problems]
     if remaining_steps.was_interrupted:
         return [_build_interrupted_warning(remaining_steps)]
     if not remaining_steps.step_count:  # the apply is complete

@@ -110,6 +110,13 @@ def test_failed_batch_of_upgrade_is_reported() -> None:
     assert not upgrade.is_feasible
 
 
+def test_nodes_added_during_re_creation_are_counted_as_up() -> None:
+    upgrade = plan_upgrade(
+        RACKS + cluster("a", pools=pool("p", 2)), RACKS + cluster("a", pools=pool("p", 3, more="labels = { a = 1 }"))
+    )
+    assert "p: all 2 nodes are down at once, 1 other up (labels_changed)." in describe_upgrade_course(upgrade)
+
+
 def test_pool_re_created_during_upgrade_is_down_at_once() -> None:
     both = build_configuration(NEW).replace(pool("p", 4), pool("p", 4, "NC_G12_56_v1"))
     upgrade = plan_upgrade(build_configuration(OLD), both)

@@ -366,8 +366,8 @@ def _describe_node_choice(reason: PodPlacementReason) -> Iterable[str]:
         if outcome.preempted_by:
             cause = f"{outcome.preempted_by} has a higher priority and preempts it"
         yield f"Decided in this plan ({outcome.trigger}): {cause}."
-    elif outcome.is_pending:
-        yield "It was Pending and still is: every plan evaluates the rules again."
+    elif not outcome.node:
+        yield f"It was {outcome.state} and still is{': every plan evaluates the rules again' * outcome.is_pending}."
     else:
         yield "It runs and stays: the rules are not evaluated again for a running pod."
     if outcome.victims:

@@ -71,6 +71,22 @@ def test_pending_pod_is_not_reported_as_running() -> None:
     assert "while a pod runs" not in text
 
 
+def test_failed_pod_is_not_reported_as_running() -> None:
+    amounts = {"cpu": "4", "memory": "1Gi"}
+    containers = [{"name": "c", "image": "c", "resources": {"requests": amounts, "limits": amounts}}]
+    declared = 'kubelet {\n topology_manager_policy = "single-numa-node"\n numa_nodes = 2\n}'
+    text = (
+        RACKS
+        + build_workers(1, declared)
+        + build_manifest("m", build_deployment("web", 1, spec={"containers": containers}))
+    )
+    state = build_state_after(require_success(plan(text)))
+    report = build_pod_report(find_reason(require_success(plan(text, state)), "web-0"))
+    assert report.verdict == "is Failed: kubelet rejects it"
+    assert "It was Failed and still is." in report.facts
+    assert "It runs" not in " ".join(report.facts)
+
+
 def test_victim_and_preemptor_name_each_other() -> None:
     low, high = (
         build_deployment("low", 1, cpu="3"),
