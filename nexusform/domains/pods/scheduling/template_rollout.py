@@ -376,7 +376,8 @@ class TemplateRollout:
         workload = progress.workload
         deletable_count = 0  # a paused Deployment deletes none
         if not workload.is_paused:  # all pods beyond those required to be available
-            total = len(progress.kept_pods) + len(progress.outdated_pods) + len(progress.pending_outdated_pods)
+            available = len(progress.kept_pods) - len(progress.list_stuck_pods())  # of the current template
+            total = available + len(progress.outdated_pods) + len(progress.pending_outdated_pods)
             deletable_count = max(0, total + len(new_specs) - (workload.replicas - workload.max_unavailable))
         # ReplicaSets with running pods count as older than those without.
         running_templates = {pod.spec.template for pod in progress.outdated_pods}
@@ -413,7 +414,7 @@ class TemplateRollout:
             uncreated=progress.uncreated,
             spare_numbers=self._spare_numbers,
             pending_specs={number: pod.get_spec(workload) for number, pod in pending_pods.items()},
-            stuck_numbers=frozenset(list_numbers(select_stuck_pods(progress.kept_pods))),
+            stuck_numbers=frozenset(list_numbers(progress.list_stuck_pods())),
             is_template_stuck=progress.is_template_stuck,
         )
         # Nodes before the plan by number: pods placed in this prediction have none.

@@ -86,6 +86,10 @@ class WorkloadProgress(Struct):
         """Pods to place by number."""
         return {pod.number: pod for pod in self.pods_to_place}
 
+    def list_stuck_pods(self) -> list[ExistingPod]:
+        """Return the kept pods of the current template that do not get ready: all, if its observed ones are stuck."""
+        return self.kept_pods if self.is_template_stuck else select_stuck_pods(self.kept_pods)
+
     def record_removals(self, pods: Iterable[ExistingPod], trigger: str) -> None:
         """Record the removal of pods for one reason."""
         self.removals += [(pod, trigger) for pod in pods]
@@ -145,7 +149,8 @@ def is_pending_outdated(workload: Workload, pod: ExistingPod) -> bool:
 
 def has_stuck_template(workload: Workload, pods: Iterable[ExistingPod]) -> bool:
     """Return whether pods of the current template exist on nodes, and all are stuck: not ready, and not starting."""
-    stuck_states = {pod.is_stuck for pod in workload.select_current_pods(pods) if pod.node}
+    # Pods predicted in this plan have no condition, and give no evidence.
+    stuck_states = {pod.is_stuck for pod in workload.select_current_pods(pods) if pod.node and pod.is_observed}
     return stuck_states == {True}
 
 

@@ -10,6 +10,7 @@ from tests.nightly.pod_worlds import build_world, predict_world
 from tests.nightly.story_table import _build_node, build_pod, build_pod_spec, build_workload
 
 pytestmark = pytest.mark.of_domains("fleet")
+_SURGE = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "50%", "maxUnavailable": 0}}
 
 
 def test_node_with_one_deviation_in_thirty_runs_is_not_certain() -> None:
@@ -54,12 +55,26 @@ def test_rollout_deletes_old_pods_where_most_pods_of_both_templates_run() -> Non
     pods = [_build_replica(f"web-5d-{name}", f"n{name[0]}", is_ready=True) for name in ("0a", "0b", "1a", "1b", "2a")]
     for pod in pods:
         pod["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
-    strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "50%", "maxUnavailable": 0}}
-    change = build_workload("Deployment", "web", build_pod_spec("app:2", 1000), replicas=5, strategy=strategy)
+    change = build_workload("Deployment", "web", build_pod_spec("app:2", 1000), replicas=5, strategy=_SURGE)
     outcomes = [outcome for _, outcome in predict_story([*nodes, *pods], [change])]
     assert sorted(outcome.node for outcome in outcomes) == ["n0", "n0", "n0", "n1", "n2"]
     certain = sorted(outcome.node for outcome in outcomes if outcome.is_certain)
     assert certain in (["n0", "n0", "n2"], ["n0", "n2"], ["n0", "n0"], ["n0"])
+
+
+def test_scaled_deployment_with_a_stuck_template_keeps_the_ready_pods() -> None:
+    """kube-controller-manager 1.35.3 scaled 2 ready and 1 stuck pod to 3 and 2, and deleted none, in 8 of 8 runs."""
+    nodes = [_build_node(f"n{number}", cpu) for number, cpu in enumerate((9, 13, 9, 13))]
+    pods = [_build_replica(f"web-5d-{number}", f"n{number}", is_ready=True, image="app:1") for number in (1, 3)]
+    pods.append(_build_replica("web-6e-0", "n0", is_ready=False, image="bad:1"))
+    live = build_workload("Deployment", "web", build_pod_spec("bad:1"), replicas=2, strategy=_SURGE)
+    sets = [_build_replica_set("web-5d", "app:1", 2), _build_replica_set("web-6e", "bad:1", 1)]
+    change = build_workload("Deployment", "web", build_pod_spec("bad:1"), replicas=3, strategy=_SURGE)
+    outcomes = [outcome for _, outcome in predict_story([*nodes, live, *sets, *pods], [change])]
+    assert {outcome.action for outcome in outcomes} == {"keep", "place"}
+    ready = [outcome.node for outcome in outcomes if outcome.spec.template.startswith("seen-")]
+    assert sorted(ready) == ["n1", "n2", "n3"]
+    assert len(outcomes) == 5
 
 
 @pytest.mark.parametrize(
@@ -82,12 +97,27 @@ def test_image_size_comes_from_unknown_node(other_size: int, doubt: str, alterna
     assert (outcome.doubt, outcome.alternative) == (doubt, alternative)
 
 
-def _build_replica(name: str, node: str, *, is_ready: bool) -> Body:
+def _build_replica(name: str, node: str, *, is_ready: bool, image: str = "") -> Body:
     body = build_pod(name, "web", node)
-    body["metadata"]["labels"]["pod-template-hash"] = "5d"
-    body["metadata"]["ownerReferences"] = [{"kind": "ReplicaSet", "name": "web-5d", "controller": True}]
+    owner = name.rpartition("-")[0]
+    body["metadata"]["labels"]["pod-template-hash"] = owner.removeprefix("web-")
+    body["metadata"]["ownerReferences"] = [{"kind": "ReplicaSet", "name": owner, "controller": True}]
+    if image:
+        body["spec"]["containers"][0]["image"] = image
     ready = {"type": "Ready", "status": str(is_ready), "lastTransitionTime": "2026-01-01T00:00:00Z"}
     state = {"running": {}} if is_ready else {"waiting": {"reason": "CrashLoopBackOff"}}
     statuses = [{"name": "c", "ready": is_ready, "restartCount": 0, "state": state}]
     body["status"] = {"phase": "Running", "conditions": [ready], "containerStatuses": statuses}
+    return body
+
+
+def _build_replica_set(name: str, image: str, replicas: int) -> Body:
+    """Return a ReplicaSet of the Deployment "web", last synchronized with 2 replicas and a surge of 1."""
+    body = build_workload("ReplicaSet", name, build_pod_spec(image), replicas=replicas)
+    labels = {"app": "web", "pod-template-hash": name.removeprefix("web-")}
+    counts = {"deployment.kubernetes.io/desired-replicas": "2", "deployment.kubernetes.io/max-replicas": "3"}
+    owner = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "controller": True}
+    body["metadata"] |= {"labels": labels, "annotations": counts, "ownerReferences": [owner]}
+    body["spec"]["template"]["metadata"]["labels"] = labels
+    body["spec"]["selector"]["matchLabels"] = labels
     return body

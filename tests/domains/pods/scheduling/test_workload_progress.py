@@ -9,7 +9,8 @@ from nexusform.domains.pods.scheduling.cluster_records import ExistingPod, PodCo
 from nexusform.domains.pods.scheduling.workload_progress import has_stuck_template
 from tests.domains.pods.scheduling.test_pod_prediction import build_workload
 
-STUCK, READY = PodCondition(is_ready=False, stuck_reason="ImagePullBackOff"), PodCondition()
+STUCK, READY = PodCondition(is_ready=False, stuck_reason="ImagePullBackOff"), PodCondition("web-5d-a")
+PREDICTED = PodCondition()
 
 
 @pytest.mark.parametrize(
@@ -19,6 +20,7 @@ STUCK, READY = PodCondition(is_ready=False, stuck_reason="ImagePullBackOff"), Po
         ([("new", "n1", STUCK)], True),
         ([("new", "n1", STUCK), ("new", "n2", READY)], False),
         ([("new", "n1", STUCK), ("old", "n2", READY)], True),
+        ([("new", "n1", STUCK), ("new", "n2", PREDICTED)], True),  # the predicted one is no evidence
         ([("new", "n1", READY), ("old", "n2", STUCK)], False),
         ([("new", "", STUCK)], False),  # Pending, not on a node
     ],
