@@ -14,7 +14,7 @@ from tests.domains.hub.api_programs import CRDS, PROGRAMS, ApiPrograms, find_obs
 from tests.domains.hub.hub_controller import Controller, build_member
 from tests.domains.hub.hub_front import Front
 from tests.domains.hub.hub_server import HubServer
-from tests.kill_points import EIGHTH, choose_quarter, tries_all
+from tests.kill_points import SHARE, choose_eighth, tries_all
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _is_for_other_commits(item: pytest.Item) -> bool:
     case = getattr(item, "callspec", None)
     beside_server = case is not None and case.params.get("bed") == REAL
-    return beside_server and crc32(item.nodeid.encode()) % EIGHTH != choose_quarter(EIGHTH)
+    return beside_server and crc32(item.nodeid.encode()) % SHARE != choose_eighth()
 
 
 _RUNNING: dict[tuple[str, ...], ApiPrograms] = {}
