@@ -20,14 +20,14 @@ SHARE = 8
 
 
 @cache
-def choose_eighth() -> int:
-    """Return the eighth of this commit, from 0; 0 outside of git, and if all points are tried."""
+def choose_share(share: int = SHARE) -> int:
+    """Return the eighth (or other share) of this commit, from 0; 0 outside of git, and if all points are tried."""
     if tries_all():
         return 0
     command = ["git", "rev-parse", "HEAD"]
     root = Path(__file__).parent
     result = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
-    return int(result.stdout.strip() or "0", 16) % SHARE if result.returncode == 0 else 0
+    return int(result.stdout.strip() or "0", 16) % share if result.returncode == 0 else 0
 
 
 def tries_all() -> bool:
@@ -45,7 +45,7 @@ def select_cases(cases: Sequence[Point]) -> list[Point]:
     """Return an eighth of long cases by commit, at least one; if every point is tried, all of them or a share."""
     if tries_all():
         return select_share(cases)
-    return list(cases[choose_eighth() % min(SHARE, len(cases)) :: SHARE])
+    return list(cases[choose_share() % min(SHARE, len(cases)) :: SHARE])
 
 
 def select_groups(groups: Sequence[Point]) -> list[Point]:
@@ -61,7 +61,7 @@ def scale_count(count: int) -> int:
 
 def run_at_eighth(number: int) -> pytest.MarkDecorator:
     """Return the mark of tests for one eighth of the commits; a run of all points includes them."""
-    is_skipped = not tries_all() and choose_eighth() != number
+    is_skipped = not tries_all() and choose_share() != number
     return pytest.mark.skipif(is_skipped, reason="tried by an eighth of the commits, and by .ci/crashes")
 
 

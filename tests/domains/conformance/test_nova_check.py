@@ -171,6 +171,7 @@ def test_sandboxed_run_starts_no_program(capsys: pytest.CaptureFixture[str]) -> 
 
 
 @needs_nova
+@run_at_eighth(7)
 def test_cases_list_servers_in_creation_order() -> None:
     site = record_nova.build_document(9)
     process = record_nova.NovaProcess()

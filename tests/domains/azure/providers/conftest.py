@@ -32,6 +32,12 @@ def check_bodies(request: pytest.FixtureRequest) -> Iterator[None]:
     assert not errors, errors
 
 
+@pytest.fixture(autouse=True)
+def few_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Use a tenth of the samples, which take most of the time of a plan."""
+    monkeypatch.setattr("nexusform.scheduling.racks.uncertainty.certainty.MAX_RUNS", 10)
+
+
 @pytest.fixture
 def nexusform(
     server: ArmServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -29,7 +29,7 @@ from tests.domains.azure.providers.azure_sites import (
     build_existing_site,
     write_project,
 )
-from tests.kill_points import choose_eighth, select_share, tries_all
+from tests.kill_points import choose_share, select_share, tries_all
 
 KILLED = -signal.SIGKILL
 
@@ -200,7 +200,7 @@ def select_cases() -> Iterator[Any]:
     for row, (story, configuration) in enumerate(STORIES.items()):
         for column, (name, faults) in enumerate(FAULTS.items()):
             eighth = 2 * ((row + column) % 4) + row % 2  # each has two of the changes, with different faults
-            if tries_all() or eighth == choose_eighth():
+            if tries_all() or eighth == choose_share():
                 yield pytest.param(configuration, faults, id=f"{story}-{name}")
 
 
