@@ -66,9 +66,10 @@ def run_at_eighth(number: int) -> pytest.MarkDecorator:
 
 
 def select_points(points: Sequence[Point], maximum: int) -> list[Point]:
-    """Return the points of this run, at most `maximum` of them spread evenly from first to last."""
+    """Return the points of this run, at most `maximum` of them spread evenly; the first one depends on the commit."""
     if tries_all():
         return select_share(points)
     chosen = select_cases(points) if points else []
     count = min(maximum, len(chosen))
-    return [chosen[number * len(chosen) // count] for number in range(count)]
+    first = choose_share(SHARE * len(chosen)) // SHARE if chosen else 0
+    return [chosen[(first + number * len(chosen) // count) % len(chosen)] for number in range(count)]

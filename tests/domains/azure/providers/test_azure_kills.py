@@ -29,7 +29,7 @@ from tests.domains.azure.providers.azure_sites import (
     build_existing_site,
     write_project,
 )
-from tests.kill_points import choose_share, select_share, tries_all
+from tests.kill_points import choose_share, select_cases, select_share, tries_all
 
 KILLED = -signal.SIGKILL
 
@@ -177,7 +177,7 @@ BROKEN = Faults(polls=2, resets=1, throttles=1, errors=(500,))
 def test_killed_apply_is_resumed(story: KilledChange) -> None:
     methods = story.requests(Faults())
     first_change = next(number for number, method in enumerate(methods, 1) if method != "GET")
-    for number, after in ((first_change, False), (first_change, True), (len(methods), True)):
+    for number, after in select_cases(((first_change, False), (first_change, True), (len(methods), True))):
         story.kill_and_resume(number, Faults(), after=after)
 
 
@@ -187,7 +187,7 @@ def test_killed_machine_action_is_resumed(story: KilledChange) -> None:
     faults = Faults(polls=3)
     methods = story.requests(faults)
     first_change = next(number for number, method in enumerate(methods, 1) if method != "GET")
-    for number in range(first_change, len(methods) + 1):
+    for number in select_cases(range(first_change, len(methods) + 1)):
         story.kill_and_resume(number, faults, after=True)
 
 
@@ -195,7 +195,7 @@ STORIES = {"scale-out": SCALED, "new": NEW, "mixed": MIXED, "restart": RESTARTED
 FAULTS = {"plain": Faults(), "worse": WORSE, "late": LATE, "broken": BROKEN}
 
 
-def select_cases() -> Iterator[Any]:
+def list_stories() -> Iterator[Any]:
     """Yield each change with the faults of this commit, or with all faults if all points are tried."""
     for row, (story, configuration) in enumerate(STORIES.items()):
         for column, (name, faults) in enumerate(FAULTS.items()):
@@ -205,7 +205,7 @@ def select_cases() -> Iterator[Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("story", "faults"), list(select_cases()), indirect=["story"])
+@pytest.mark.parametrize(("story", "faults"), list(list_stories()), indirect=["story"])
 def test_apply_killed_at_every_request_is_resumed(story: KilledChange, faults: Faults) -> None:
     requests = range(1, len(story.requests(faults)) + 1)
     points = [(number, after) for number in requests for after in (False, True)]

@@ -16,6 +16,7 @@ from nexusform.cli.main import run_command_line
 from nexusform.domain_table import find_domains
 from nexusform.domains.azure.rendering.az_script import ARGUMENTS
 from nexusform.domains.azure.rendering.azure_objects import CLUSTER
+from tests.kill_points import select_cases
 from tests.rendering.real_plans import NEEDS, of_examples
 
 EXAMPLES = Path(__file__).parents[4] / "examples"
@@ -474,7 +475,7 @@ def running_site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-@pytest.mark.parametrize("file", ["fresh.nf.hcl", "the-rest.nf.hcl"])
+@pytest.mark.parametrize("file", select_cases(["fresh.nf.hcl", "the-rest.nf.hcl"]))
 @pytest.mark.usefixtures("running_site_copy")
 def test_prediction_of_several_changes_equals_plan(file: str, capsys: pytest.CaptureFixture[str]) -> None:
     """New objects precede or follow growing ones in the order of their files."""
@@ -496,7 +497,7 @@ CHANGES = {
 }
 
 
-@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("change", select_cases(list(CHANGES)))
 @pytest.mark.usefixtures("running_site_copy")
 def test_prediction_of_running_site_changes_equals_plan(change: str, capsys: pytest.CaptureFixture[str]) -> None:
     change_site(CHANGES[change])
