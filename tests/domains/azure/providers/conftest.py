@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.domains.azure.providers.arm_server import ArmServer
-from tests.domains.azure.providers.azure_sites import CommandRunner, build_existing_site, write_project
+from tests.domains.azure.providers.azure_sites import FEW_SAMPLES, CommandRunner, build_existing_site, write_project
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,8 @@ def check_bodies(request: pytest.FixtureRequest) -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def few_samples(monkeypatch: pytest.MonkeyPatch) -> None:
     """Use a tenth of the samples, which take most of the time of a plan."""
-    monkeypatch.setattr("nexusform.scheduling.racks.uncertainty.certainty.MAX_RUNS", 10)
+    for name, value in FEW_SAMPLES.items():
+        monkeypatch.setattr(name, value)
 
 
 @pytest.fixture

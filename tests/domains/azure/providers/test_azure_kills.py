@@ -22,6 +22,7 @@ pytest.importorskip("azure.mgmt.networkcloud")
 from tests.contracts.crash_runner import CommandRunner
 from tests.domains.azure.providers.arm_server import ArmServer, ClientKilled, Faults, Site, build_machine_id
 from tests.domains.azure.providers.azure_sites import (
+    FEW_SAMPLES,
     MIXED,
     NEW,
     PROVIDER_BLOCK,
@@ -53,8 +54,8 @@ class KillAtRequest:
 class KilledChange:
     """One change of an existing site, repeated from the start for each kill."""
 
-    def __init__(self, folder: Path, server: ArmServer, configuration: str) -> None:
-        self.server = server
+    def __init__(self, folder: Path, server: ArmServer, runner: CommandRunner, configuration: str) -> None:
+        self.server, self.runner = server, runner
         self.folder = folder
         self.site = build_existing_site()
         self.site.resources[build_machine_id("m6").lower()]["properties"]["actionStates"] = []
@@ -63,9 +64,6 @@ class KilledChange:
         write_project(template)
         if configuration == RESTARTED:
             (template / "main.nf.hcl").write_text(PROVIDER_BLOCK.replace("}\n", "  act_on_machines = true\n}\n"))
-        # An action that never reached Azure is requested again after this time, not after five minutes.
-        patience = {"nexusform.domains.azure.providers.azure_actions.VISIBILITY_TIMEOUT": 2.0}
-        self.runner = CommandRunner(template, server.environment(), longest_wait=0.01, constants=patience)
         self.good(template, "import", "-from=azure", "-generate-config-out=site.nf.hcl")
         self.site = copy.deepcopy(server.site)
         write_project(template, configuration)
@@ -146,18 +144,21 @@ def read_nodes_of_site(site: Site) -> dict[str, str]:
     return found
 
 
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[ArmServer]:
-    server = ArmServer(tmp_path)
-    yield server
-    server.close()
+@pytest.fixture(scope="module")
+def runner(server: ArmServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandRunner]:
+    """Yield a runner of commands for all tests: loading the SDK takes most of the time of a test."""
+    template = tmp_path_factory.mktemp("template")
+    write_project(template)
+    # An action that never reached Azure is requested again after this time, not after five minutes.
+    constants = {"nexusform.domains.azure.providers.azure_actions.VISIBILITY_TIMEOUT": 2.0, **FEW_SAMPLES}
+    runner = CommandRunner(template, server.environment(), longest_wait=0.01, constants=constants)
+    yield runner
+    runner.end()
 
 
 @pytest.fixture
-def story(tmp_path: Path, server: ArmServer, request: pytest.FixtureRequest) -> Iterator[KilledChange]:
-    story = KilledChange(tmp_path, server, request.param)
-    yield story
-    story.runner.end()
+def story(tmp_path: Path, server: ArmServer, runner: CommandRunner, request: pytest.FixtureRequest) -> KilledChange:
+    return KilledChange(tmp_path, server, runner, request.param)
 
 
 RESTARTED = """resource "nexus_bare_metal_machine_action" "x" {
