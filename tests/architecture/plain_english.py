@@ -425,9 +425,17 @@ HOUSE_WORDS = frozenset(
 MEASURES = ("names without a verb", "participle names", "docstrings without a verb", "relative words", "house words")
 
 
+def iterate_statements(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield a node and all statements in it; expressions, most nodes of a tree, have no docstrings."""
+    yield node
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.stmt | ast.ExceptHandler | ast.match_case):
+            yield from iterate_statements(child)
+
+
 def iterate_functions(tree: ast.Module) -> Iterator[tuple[str, str, bool]]:
     """Yield name, docstring and whether it is a property of each function."""
-    for node in ast.walk(tree):
+    for node in iterate_statements(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not node.name.startswith("__"):
             decorators = " ".join(ast.unparse(decorator) for decorator in node.decorator_list)
             yield node.name.strip("_"), ast.get_docstring(node) or "", "property" in decorators
@@ -435,7 +443,7 @@ def iterate_functions(tree: ast.Module) -> Iterator[tuple[str, str, bool]]:
 
 def iterate_docstrings(tree: ast.Module) -> Iterator[str]:
     """Yield every docstring of a module."""
-    for node in ast.walk(tree):
+    for node in iterate_statements(tree):
         if isinstance(node, ast.Module | ast.ClassDef) or (
             isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not node.name.startswith("__")
         ):

@@ -34,7 +34,7 @@ from tests.contracts.bad_answers import (
     run_bad_server,
 )
 from tests.contracts.test_bad_answers import SETTINGS
-from tests.kill_points import EIGHTH, choose_quarter, select_share, tries_all
+from tests.kill_points import SHARE, choose_share, select_share, tries_all
 
 pytestmark = pytest.mark.of_domains("azure", "hub", "remote_state", "vnf")
 ANSWERS: dict[str, Answer] = {
@@ -194,7 +194,7 @@ def select_pairs() -> list[tuple[str, str]]:
     if tries_all():
         return select_share(pairs)
     rows, columns = list(ANSWERS), list(CLIENTS)
-    return [pair for pair in pairs if (rows.index(pair[0]) + columns.index(pair[1])) % EIGHTH == choose_quarter(EIGHTH)]
+    return [pair for pair in pairs if (rows.index(pair[0]) + columns.index(pair[1])) % SHARE == choose_share()]
 
 
 def test_number_of_answers_is_forty() -> None:

@@ -24,7 +24,7 @@ from tests.contracts.test_backend_contract import KINDS, LEASE, BackendKind
 from tests.kill_points import select_groups, select_points, tries_all
 from tests.taints import taint_in_document
 
-MAXIMUM = 16  # points of the local backend in one run
+MAXIMUM = 8  # points of the local backend in one run
 # Places of durable calls of each backend; http keeps its journal on the disk.
 CALLS = {"local": ("disk",), "postgres": ("database",), "http": ("wire", "disk")}
 SITE = """nexusform {

@@ -60,8 +60,9 @@ from nexusform.values.typed_value import (
     get_refinement,
     remove_all_marks,
 )
+from tests.kill_points import scale_count
 
-_CASES = int(os.environ.get("NEXUSFORM_SOUNDNESS_CASES", "400"))
+_CASES = int(os.environ.get("NEXUSFORM_SOUNDNESS_CASES") or scale_count(1600))
 _TABLES = Path(__file__).parent / "tables"
 
 # They return a different value on every call.

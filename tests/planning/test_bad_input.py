@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from nexusform.plans.plan import Mode
 from nexusform.state.objects import EMPTY, State
+from tests.kill_points import scale_count
 from tests.planning.harness import (
     RACKS,
     SITE,
@@ -28,7 +29,7 @@ from tests.planning.harness import (
 )
 from tests.planning.step_runner import run
 
-EXAMPLES = int(os.environ.get("NF_TEST_SITES", "60"))
+EXAMPLES = int(os.environ.get("NF_TEST_SITES") or scale_count(240))
 VM = """
 resource "nexus_virtual_machine" "v" {
   site_id = nexus_site.s.id

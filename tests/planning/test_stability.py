@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.state.objects import EMPTY, State
+from tests.kill_points import scale_count
 from tests.planning.harness import build_state_after, is_empty, list_errors, list_places, list_triggers, plan
 from tests.planning.site_model import (
     PLANE,
@@ -30,7 +31,7 @@ from tests.planning.site_model import (
 )
 from tests.planning.step_runner import check_counts, run
 
-SITES = int(os.environ.get("NF_TEST_SITES", "40"))
+SITES = int(os.environ.get("NF_TEST_SITES") or scale_count(160))
 RACKS = ("r1", "r2", "r3")
 PLANE_SKUS = ("NC_G6_28_v1", "NC_G24_112_v1")
 POOL_SKUS = ("NC_P46_224_v1", "NC_P22_112_v1", "NC_G12_56_v1", "NC_G6_28_v1", "NC_E94_448_v1", "NC_G48_224_v1")

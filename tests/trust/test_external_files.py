@@ -192,15 +192,15 @@ def test_kernel_reports_no_program_file_or_connection(tmp_path: Path) -> None:
 def test_table_has_every_variable_and_flag_of_the_product() -> None:
     names = {entry.name for entry in EXTERNAL_FILES}
     texts = [path.read_text(encoding="utf-8") for path in SOURCE.rglob("*.py") if path.name != "external_files.py"]
+    variable = re.compile(r"(NF|ARM|AWS|AZURE|PG|KUBE\w*|SSL|ACTIONS|OS|XDG)_[A-Z_]+")
     constants = {
         node.value
         for text in texts
+        if variable.search(text)
         for node in ast.walk(ast.parse(text))
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     }
-    variables = {
-        value for value in constants if re.fullmatch(r"(NF|ARM|AWS|AZURE|PG|KUBE\w*|SSL|ACTIONS|OS|XDG)_[A-Z_]+", value)
-    }
+    variables = {value for value in constants if variable.fullmatch(value)}
     assert {name for name in variables - names if not any(value.fullmatch(name) for value in VALUES)} == set()
     reading = r"(\w+): [^=\n]+ = declare_texts?\(\s*\"(?:Read|Use|Find|Serve)[^\"]*\",\s*metavar=\"\w*(?:FILE|DIR)\""
     inputs = {name for text in texts for name in re.findall(reading, text)}

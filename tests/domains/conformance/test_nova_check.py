@@ -18,7 +18,7 @@ from nexusform.workflow import program_checks
 from tests.conformance import record_nova
 from tests.domains.openstack.test_nova_decisions import MISSING, NOVA
 from tests.domains.openstack.test_openstack_site import CONFIGURATION, EXPORT, HOT, NUMA, change_row, describe_hosts
-from tests.kill_points import run_at_quarter
+from tests.kill_points import run_at_eighth
 
 pytestmark = pytest.mark.of_domains("conformance", "openstack", "vnf")
 needs_nova = pytest.mark.skipif(NOVA is None, reason=MISSING)
@@ -48,7 +48,7 @@ def list_running_programs() -> str:
 
 @needs_nova
 @pytest.mark.slow
-@run_at_quarter(3)
+@run_at_eighth(7)
 def test_plan_is_checked_by_nova(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     words = ["plan", f"-check-with=nova={NOVA}", "-samples=2", "-report=json:p.json"]
     assert run_command_line(words) == 0
@@ -75,7 +75,7 @@ def test_plan_is_checked_by_nova(capsys: pytest.CaptureFixture[str], monkeypatch
 
 @needs_nova
 @pytest.mark.slow
-@run_at_quarter(3)
+@run_at_eighth(7)
 def test_running_servers_count() -> None:
     words = ["-check-with=nova=" + str(NOVA), "-samples=2", "-report=json:p.json"]
     assert run_command_line(["apply", "-auto-approve", "-samples=2"]) == 0
@@ -86,7 +86,7 @@ def test_running_servers_count() -> None:
 
 @needs_nova
 @pytest.mark.slow
-@run_at_quarter(3)
+@run_at_eighth(7)
 def test_managed_server_in_export_counts_once(capfd: pytest.CaptureFixture[str]) -> None:
     """Its NUMA cells are in the table of hosts, and its flavor takes them again in the check."""
     Path("main.nf.hcl").write_text(CONFIGURATION.replace("SETTINGS", NUMA))
@@ -171,6 +171,7 @@ def test_sandboxed_run_starts_no_program(capsys: pytest.CaptureFixture[str]) -> 
 
 
 @needs_nova
+@run_at_eighth(7)
 def test_cases_list_servers_in_creation_order() -> None:
     site = record_nova.build_document(9)
     process = record_nova.NovaProcess()

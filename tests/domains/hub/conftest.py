@@ -14,7 +14,7 @@ from tests.domains.hub.api_programs import CRDS, PROGRAMS, ApiPrograms, find_obs
 from tests.domains.hub.hub_controller import Controller, build_member
 from tests.domains.hub.hub_front import Front
 from tests.domains.hub.hub_server import HubServer
-from tests.kill_points import EIGHTH, choose_quarter, tries_all
+from tests.kill_points import choose_share, tries_all
 
 
 @pytest.fixture
@@ -23,6 +23,7 @@ def controller() -> Controller:
 
 
 OURS, REAL = "ours", "api-server"
+SIXTEENTH = 16
 _NEEDED = ("etcd", "kube-apiserver")
 _OBSTACLE = find_obstacle(*_NEEDED)
 _BEDS = (
@@ -39,7 +40,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep an eighth of the cases beside a real API server for each commit; `.ci/crashes` runs all."""
+    """Keep a sixteenth of the cases beside a real API server for each commit; `.ci/crashes` runs all."""
     if not tries_all():
         items[:] = [item for item in items if not _is_for_other_commits(item)]
 
@@ -47,7 +48,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _is_for_other_commits(item: pytest.Item) -> bool:
     case = getattr(item, "callspec", None)
     beside_server = case is not None and case.params.get("bed") == REAL
-    return beside_server and crc32(item.nodeid.encode()) % EIGHTH != choose_quarter(EIGHTH)
+    return beside_server and crc32(item.nodeid.encode()) % SIXTEENTH != choose_share(SIXTEENTH)
 
 
 _RUNNING: dict[tuple[str, ...], ApiPrograms] = {}

@@ -27,7 +27,7 @@ from tests.domains.hub.test_fleet_provider import MANY, WEB
 from tests.kill_points import select_points
 
 pytestmark = pytest.mark.slow
-MAXIMUM = 2  # Points of each change and kind per run
+MAXIMUM = 1  # Points of each change and kind per run
 CREATED = WEB.format(number=2, content="1", timeout="30m", more="")
 CHANGED = WEB.format(number=3, content="2", timeout="30m", more="") + MANY.format(number=1)
 EMPTY = 'provider "fleet" {}\n'

@@ -17,6 +17,7 @@ import pytest
 from nexusform.cli.main import run_command_line
 from nexusform.domains.sites.cli.site_flags import check_engine_name
 from nexusform.domains.sites.types.site_tasks import TaskEngineError
+from tests.kill_points import run_at_eighth
 
 Command = Callable[..., tuple[int, str, str]]
 Fleet = Callable[..., None]
@@ -107,6 +108,7 @@ def test_killed_command_is_resumed(fleet: Fleet, command: Command) -> None:
 
 
 @pytest.mark.slow
+@run_at_eighth(3)
 @pytest.mark.filterwarnings("ignore")
 def test_killed_cluster_workers_are_replaced(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
     distributed = pytest.importorskip("distributed")

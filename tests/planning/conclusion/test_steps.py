@@ -16,10 +16,11 @@ from msgspec.structs import replace
 
 from nexusform.plans.plan import Mode, Plan, StepKind
 from nexusform.state.objects import EMPTY, State
+from tests.kill_points import scale_count
 from tests.planning.harness import build_state, build_state_after, cluster, is_empty, plan, pool, require_success
 from tests.planning.step_runner import check_counts, run
 
-SITES = int(os.environ.get("NF_TEST_SITES", "30"))
+SITES = int(os.environ.get("NF_TEST_SITES") or scale_count(120))
 NAMES = "abcd"
 SKUS = ("NC_P46_224_v1", "NC_P22_112_v1", "NC_G6_28_v1")
 

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from nexusform.diagnostics.diagnostic import Diagnostic
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.state.objects import EMPTY, State
+from tests.kill_points import scale_count
 from tests.planning.harness import (
     RACKS,
     build_state,
@@ -29,7 +30,7 @@ from tests.planning.site_model import Block, Pool, Rack, Site, build_document
 from tests.planning.test_stability import PLANE_SKUS, POOL_SKUS, ZONES
 
 BIG, HALF, SMALL = "NC_P46_224_v1", "NC_P22_112_v1", "NC_G6_28_v1"
-SITES = int(os.environ.get("NF_TEST_SITES", "25"))
+SITES = int(os.environ.get("NF_TEST_SITES") or scale_count(100))
 
 
 def build_rack(name: str, machines: int, more: str = "") -> str:

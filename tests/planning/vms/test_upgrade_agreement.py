@@ -22,7 +22,7 @@ from tests.worlds.small_worlds import build_applied_state, build_racks
 
 pytestmark = pytest.mark.of_domains("fleet")
 
-SITES, CHANGES_PER_SITE = 20, 10
+SITES, CHANGES_PER_SITE = 10, 10
 SKUS = ("NC_G6_28_v1", "NC_P22_112_v1", "NC_P46_224_v1")
 SETTINGS = (
     "",

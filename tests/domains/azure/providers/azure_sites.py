@@ -12,6 +12,7 @@ from tests.domains.azure.providers.arm_server import GROUP, LOCATION, NEXUS, PRO
 
 CLUSTER_ID = f"{GROUP}/{PROVIDER}/kubernetesClusters/c"
 CLUSTER = CLUSTER_ID.lower()
+FEW_SAMPLES = {"nexusform.scheduling.racks.uncertainty.certainty.MAX_RUNS": 10}
 PROVIDER_BLOCK = 'provider "azure" {\n  subscription_id = "00000000-0000-0000-0000-000000000001"\n}\n'
 # Configuration in addition to imported files: as overrides, it leaves those unchanged.
 SCALED = """resource "nexus_kubernetes_cluster" "c" {

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.domains.azure.providers.arm_server import ArmServer
-from tests.domains.azure.providers.azure_sites import CommandRunner, build_existing_site, write_project
+from tests.domains.azure.providers.azure_sites import FEW_SAMPLES, CommandRunner, build_existing_site, write_project
 
 
 @pytest.fixture(scope="module")
@@ -30,6 +30,13 @@ def check_bodies(request: pytest.FixtureRequest) -> Iterator[None]:
 
     errors = [error for sent in server.site.requests for error in find_request_errors(*sent)]
     assert not errors, errors
+
+
+@pytest.fixture(autouse=True)
+def few_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Use a tenth of the samples, which take most of the time of a plan."""
+    for name, value in FEW_SAMPLES.items():
+        monkeypatch.setattr(name, value)
 
 
 @pytest.fixture

@@ -17,7 +17,14 @@ import pytest
 pytest.importorskip("azure.mgmt.networkcloud")
 from tests.contracts.crash_runner import CommandRunner
 from tests.domains.azure.providers.arm_server import ArmServer, ClientKilled, Faults
-from tests.domains.azure.providers.azure_sites import CLUSTER, NEW, SCALED, build_existing_site, write_project
+from tests.domains.azure.providers.azure_sites import (
+    CLUSTER,
+    FEW_SAMPLES,
+    NEW,
+    SCALED,
+    build_existing_site,
+    write_project,
+)
 from tests.kill_points import select_cases
 
 UPGRADED = 'resource "nexus_kubernetes_cluster" "c" {\n  kubernetes_version = "v1.30"\n}\n'
@@ -35,7 +42,7 @@ class KilledApplyScenario:
         self.template = self.where = folder / "template" / "work"
         server.site = build_existing_site()
         write_project(self.template)
-        self.runner = CommandRunner(self.template, server.environment())
+        self.runner = CommandRunner(self.template, server.environment(), constants=FEW_SAMPLES)
         code, told = self.run("import", "-from=azure", "-generate-config-out=site.nf.hcl")
         assert code == 0, told
         self.site = copy.deepcopy(server.site)

@@ -1,8 +1,8 @@
 """Tests of real sites with 1 to 6 machines out of service: no VM is placed there, a scale-out is sent, and each
 machine recovers.
 
-NEXUSFORM_AZURE_BODIES names a folder with more sites: `sites/NNN` and `clusters/NNN`. Each commit tests a quarter of
-the sites, `.ci/crashes` all.
+NEXUSFORM_AZURE_BODIES names a folder with more sites: `sites/NNN` and `clusters/NNN`. Each commit tests an eighth
+of the sites, `.ci/crashes` all.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import pytest
 pytest.importorskip("azure.mgmt.networkcloud")
 from tests.domains.azure.providers.arm_server import PROVIDER, ArmServer, Operation, Site
 from tests.domains.azure.providers.azure_sites import CommandRunner
-from tests.kill_points import EIGHTH, select_cases
+from tests.kill_points import select_cases
 
 OWN = Path(__file__).parents[1] / "importers" / "cases" / "azure"
 MORE = os.environ.get("NEXUSFORM_AZURE_BODIES", "")
@@ -118,7 +118,7 @@ def read_plan(nexusform: CommandRunner) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("folder", select_cases(CASES, EIGHTH), ids=lambda path: f"{path.parent.name}-{path.name}")
+@pytest.mark.parametrize("folder", select_cases(CASES), ids=lambda path: f"{path.parent.name}-{path.name}")
 def test_plan_and_scale_out_with_broken_machines(
     folder: Path, tmp_path: Path, nexusform: CommandRunner, server: ArmServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

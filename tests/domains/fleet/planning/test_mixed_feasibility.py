@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from nexusform.domains.pods.scheduling import assumptions
 from nexusform.plans.plan import Feasibility, FeasibilityResult
 from tests.nightly.feasible_fleets import Fleet, build_namespace, build_node
 from tests.nightly.live_cluster import Body
@@ -61,7 +62,8 @@ def compute_feasibility(nodes: list[Body], *workloads: Body, pods: tuple[Body, .
     return row
 
 
-def test_mix_of_pools_has_fewest_nodes_of_each() -> None:
+def test_mix_of_pools_has_fewest_nodes_of_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(assumptions, "_MOST_SAMPLES", assumptions._FEWEST_SAMPLES)
     nodes = [make_node("a", "blue", 4), make_node("b", "red", 8)]
     workloads = [
         make_deployment("w0", 6, 2, nodeSelector={"agentpool": "blue"}),

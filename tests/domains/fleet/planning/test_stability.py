@@ -24,9 +24,10 @@ from tests.domains.fleet.planning.fleet_harness import (
     list_moves,
 )
 from tests.domains.fleet.workload_texts import build_deployment
+from tests.kill_points import scale_count
 from tests.planning.harness import build_state, build_state_after, is_empty, plan, require_success
 
-FLEETS = int(os.environ.get("NF_TEST_FLEETS", "25"))
+FLEETS = int(os.environ.get("NF_TEST_FLEETS") or scale_count(100))
 SLOW = settings(max_examples=FLEETS, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
 NAMES = tuple(f"c{n}" for n in range(1, 8))
 REGIONS = ("east", "west", "north", "")

@@ -27,7 +27,7 @@ from tests.planning.harness import (
     list_actions,
     list_errors,
     list_warnings,
-    plan,
+    plan_without_certainty,
     pool,
     replace_passage,
     require_success,
@@ -114,7 +114,7 @@ def list_warning_summaries(result: PlanResult) -> set[str]:
 
 def test_pods_have_nodes_and_second_plan_is_empty() -> None:
     text = RACKS + build_workers(3) + build_manifest("m", build_deployment("web", 3))
-    result = require_success(plan(text))
+    result = require_success(plan_without_certainty(text))
     state = build_state_after(result)
     nodes = attributes(state, "nexus_kubernetes_cluster.a")["nodes"]
     workloads = attributes(state, "fleet_hub_manifest.m")["workloads"]
@@ -133,7 +133,7 @@ def test_pods_have_nodes_and_second_plan_is_empty() -> None:
     assert isinstance(row.target, PodLocation)
     assert row.target.cluster == "a"
     assert nodes[row.target.node]["machine"] == row.target.machine
-    again = plan(text, state)
+    again = plan_without_certainty(text, state)
     assert is_empty(again)
     assert again.plan.unchanged_count == 4 + 3
 
@@ -158,7 +158,7 @@ def test_two_replicas_are_separated_by_server(together: bool, preferred: bool, r
     keys = 'hardware_label_keys = ["kubernetes.io/zone"]'
     redis = build_deployment("redis-cache", 2, apart="kubernetes.io/zone", preferred=preferred)
     text = rack + build_workers(2, arguments=keys) + build_manifest("m", redis)
-    result = require_success(plan(text))
+    result = require_success(plan_without_certainty(text))
     places = read_current_pods(build_state_after(result))
     hosts = [place["machine"] for place in places.values() if place["node"]]
     assert len(hosts) == running
@@ -175,7 +175,7 @@ def test_hostname_key_spreads_over_workers_instead_of_servers() -> None:
     cordoned = "".join(f'machine_override "r0-bm{slot:02d}" {{\n cordoned = true\n }}\n' for slot in range(2, 5))
     rack = replace_passage(ONE_RACK, "  machine_count = 4\n", f"  machine_count = 4\n{cordoned}")
     text = rack + build_workers(2) + build_manifest("m", build_deployment("redis-cache", 2, apart=HOSTNAME))
-    result = require_success(plan(text))
+    result = require_success(plan_without_certainty(text))
     places = read_current_pods(build_state_after(result))
     assert len({p["node"] for p in places.values()}) == 2
     assert {p["machine"] for p in places.values()} == {"r0-bm01"}
@@ -188,10 +188,12 @@ def test_hostname_key_spreads_over_workers_instead_of_servers() -> None:
 def test_missing_topology_key_and_rollout_deadlock_are_reported() -> None:
     text = RACKS + build_workers(2) + build_manifest("m", build_deployment("r", 2, apart="kubernetes.io/zone"))
     assert {"Workers without topology label", "Unknown topology key"} & list_warning_summaries(
-        require_success(plan(text))
+        require_success(plan_without_certainty(text))
     )
     apart = RACKS + build_workers(2) + build_manifest("m", build_deployment("r", 2, apart=MACHINE))
-    (told,) = [w for w in list_warnings(require_success(plan(apart))) if w.summary == "Rollout deadlock"]
+    (told,) = [
+        w for w in list_warnings(require_success(plan_without_certainty(apart))) if w.summary == "Rollout deadlock"
+    ]
     assert "maxUnavailable: 1" in told.detail
     assert "matchLabelKeys" in told.detail
 
@@ -205,7 +207,7 @@ def test_taints_repel_pods_and_dedicated_pools_accept_them() -> None:
     keys = 'hardware_label_keys = ["kubernetes.io/zone"]'
     text = RACKS + build_workers(2, more=taint, arguments=keys) + extra
     text += build_manifest("m", build_deployment("r", 1, apart="kubernetes.io/zone"))
-    result = require_success(plan(text))
+    result = require_success(plan_without_certainty(text))
     assert [p["node"] for p in read_current_pods(build_state_after(result)).values()] == ["a-extra-0"]
     assert not {"Workers without topology label", "Unknown topology key"} & list_warning_summaries(result)
 
@@ -276,11 +278,11 @@ def test_scaling_touches_no_other_pod() -> None:
     state = build_state(text)
     before = read_current_pods(state)
     more = text.replace('"replicas": 3', '"replicas": 5')
-    result = require_success(plan(more, state))
+    result = require_success(plan_without_certainty(more, state))
     assert read_pod_changes(result) == {"web-3": ("place", "scale_out"), "web-4": ("place", "scale_out")}
     after = read_current_pods(build_state_after(result, state))
     assert {name: after[name] for name in before} == before
-    down = require_success(plan(text, build_state_after(result, state)))
+    down = require_success(plan_without_certainty(text, build_state_after(result, state)))
     assert sorted(read_pod_changes(down).values()) == [("remove", "scale_in")] * 2
     assert all(name.startswith("web-") for name in read_pod_changes(down))
 
@@ -289,7 +291,7 @@ def test_new_image_replaces_every_pod_of_workload() -> None:
     text = RACKS + build_workers(3) + build_manifest("m", build_deployment("web", 2), build_deployment("db", 1))
     state = build_state(text)
     renewed = text.replace("redis:3.2-alpine", "redis:7", 1)
-    assert read_pod_changes(require_success(plan(renewed, state))) == {
+    assert read_pod_changes(require_success(plan_without_certainty(renewed, state))) == {
         "web-0": ("move", "template_changed"),
         "web-1": ("move", "template_changed"),
     }
@@ -301,16 +303,16 @@ def test_blocked_rollout_stays_blocked_in_next_plan() -> None:
     first = build_state(text)
     state = build_state(renewed, first)
     assert read_current_pods(state)["web-2"]["node"] is None
-    again = require_success(plan(renewed, state))
+    again = require_success(plan_without_certainty(renewed, state))
     assert is_empty(again)
     assert "Stuck rollout" in list_warning_summaries(again)
     # One more worker unblocks it, and the older pods are replaced.
-    grown = require_success(plan(renewed.replace("count       = 2", "count       = 3"), state))
+    grown = require_success(plan_without_certainty(renewed.replace("count       = 2", "count       = 3"), state))
     done = build_state_after(grown, state)
     assert len(read_current_pods(done)) == 2
     assert all("former_template" not in place for place in read_current_pods(done).values())
     # A return to the older template drops the pending pods.
-    back = require_success(plan(text, state))
+    back = require_success(plan_without_certainty(text, state))
     assert read_pod_changes(back) == {"web-2": ("remove", "scale_in")}
 
 
@@ -324,22 +326,22 @@ def test_pods_of_older_template_keep_their_requests(replicas: int, image_first: 
         brought = build_manifest("m", build_deployment("w", pods, cpu=cpu, image=image, **strategy))
         return RACKS + build_workers(3).replace("NC_G6_28_v1", "NC_P10_56_v1") + brought
 
-    state = build_state_after(require_success(plan(build_text("6", "i:1"))))
+    state = build_state_after(require_success(plan_without_certainty(build_text("6", "i:1"))))
     if image_first:
-        state = build_state_after(require_success(plan(build_text("6", "i:2"), state)), state)
+        state = build_state_after(require_success(plan_without_certainty(build_text("6", "i:2"), state)), state)
     changed = build_text("3", "i:3", replicas)
-    result = require_success(plan(changed, state))
+    result = require_success(plan_without_certainty(changed, state))
     assert "Stuck rollout" in list_warning_summaries(result)
     state = build_state_after(result, state)
-    again = require_success(plan(changed, state))
+    again = require_success(plan_without_certainty(changed, state))
     assert is_empty(again)
     assert "Stuck rollout" in list_warning_summaries(again)
     # The next change starts from the running pods: none has left its worker.
     later = build_text("2500m", "i:4", replicas)
-    result = require_success(plan(later, state))
+    result = require_success(plan_without_certainty(later, state))
     assert "Stuck rollout" in list_warning_summaries(result)
     state = build_state_after(result, state)
-    assert is_empty(plan(later, state))
+    assert is_empty(plan_without_certainty(later, state))
 
 
 def test_pods_below_partition_keep_template_until_it_is_lowered() -> None:
@@ -349,17 +351,17 @@ def test_pods_below_partition_keep_template_until_it_is_lowered() -> None:
         return RACKS + build_workers(2) + build_manifest("m", body)
 
     state = build_state(text("redis:7", 2), build_state(text("redis:6", 2)))
-    assert is_empty(require_success(plan(text("redis:7", 2), state)))
-    fallen = require_success(plan(text("redis:7", 0), state))
+    assert is_empty(require_success(plan_without_certainty(text("redis:7", 2), state)))
+    fallen = require_success(plan_without_certainty(text("redis:7", 0), state))
     assert read_pod_changes(fallen) == {"db-0": ("move", "template_changed"), "db-1": ("move", "template_changed")}
-    assert is_empty(require_success(plan(text("redis:7", 0), build_state_after(fallen, state))))
+    assert is_empty(require_success(plan_without_certainty(text("redis:7", 0), build_state_after(fallen, state))))
 
 
 def test_pod_of_healed_node_moves_from_old_machine_of_node() -> None:
     text = RACKS + build_workers(1) + build_manifest("m", build_deployment("web", 1))
     state = build_state(text)
     was = read_current_pods(state)["web-0"]["machine"]
-    result = require_success(plan(text, state, replaces=("nexus_kubernetes_cluster.a:a-np-0",)))
+    result = require_success(plan_without_certainty(text, state, replaces=("nexus_kubernetes_cluster.a:a-np-0",)))
     (row,) = [r for r in result.plan.placements if r.kind == "pod" and r.action == "move"]
     assert row.source is not None
     assert row.target is not None
@@ -374,7 +376,7 @@ def test_pods_of_deleted_node_are_placed_again() -> None:
     state = build_state(text)
     (lost,) = [name for name, p in read_current_pods(state).items() if p["node"] == "a-np-2"]
     fewer = text.replace("count       = 3\n", "count       = 2\n")
-    result = require_success(plan(fewer, state))
+    result = require_success(plan_without_certainty(fewer, state))
     assert read_pod_changes(result) == {lost: ("move", "node_removed")}
     assert read_current_pods(build_state_after(result, state))[lost]["node"] is None
     (row,) = [r for r in result.plan.placements if r.object == lost]
@@ -385,9 +387,9 @@ def test_pods_of_re_created_node_are_placed_again() -> None:
     text = RACKS + build_workers(3) + build_manifest("m", build_deployment("web", 3, apart=HOSTNAME))
     state = build_state(text)
     (lost,) = [name for name, p in read_current_pods(state).items() if p["node"] == "a-np-1"]
-    result = require_success(plan(text, state, replaces=("nexus_kubernetes_cluster.a:a-np-1",)))
+    result = require_success(plan_without_certainty(text, state, replaces=("nexus_kubernetes_cluster.a:a-np-1",)))
     assert read_pod_changes(result) == {lost: ("move", "node_removed")}
-    assert is_empty(plan(text, build_state_after(result, state)))
+    assert is_empty(plan_without_certainty(text, build_state_after(result, state)))
 
 
 def test_pods_of_cluster_missing_from_state_are_placed_again() -> None:
@@ -395,17 +397,17 @@ def test_pods_of_cluster_missing_from_state_are_placed_again() -> None:
     state = build_state(text)
     address = next(each for each in state.instances if each.type == "nexus_kubernetes_cluster")
     forgotten = replace(state, instances={name: each for name, each in state.instances.items() if name != address})
-    result = require_success(plan(text, forgotten))
+    result = require_success(plan_without_certainty(text, forgotten))
     assert read_pod_changes(result) == {f"web-{n}": ("move", "node_removed") for n in range(3)}
-    assert is_empty(plan(text, build_state_after(result, forgotten)))
+    assert is_empty(plan_without_certainty(text, build_state_after(result, forgotten)))
 
 
 def test_pending_pod_is_placed_after_capacity_is_added() -> None:
     text = RACKS + build_workers(2) + build_manifest("m", build_deployment("web", 3, apart=HOSTNAME))
     state = build_state(text)
-    assert is_empty(plan(text, state))
+    assert is_empty(plan_without_certainty(text, state))
     more = text.replace("count       = 2\n", "count       = 3\n")
-    result = require_success(plan(more, state))
+    result = require_success(plan_without_certainty(more, state))
     (name,) = read_pod_changes(result)
     assert read_current_pods(build_state_after(result, state))[name]["node"] == "a-np-2"
 
@@ -415,8 +417,10 @@ def test_deleted_workload_and_manifest_remove_their_pods() -> None:
     both = RACKS + build_workers(2) + build_manifest("m", web, db)
     state = build_state(both)
     one = RACKS + build_workers(2) + build_manifest("m", web)
-    assert read_pod_changes(require_success(plan(one, state))) == {"db-0": ("remove", "workload_removed")}
-    none = require_success(plan(RACKS + build_workers(2), state))
+    assert read_pod_changes(require_success(plan_without_certainty(one, state))) == {
+        "db-0": ("remove", "workload_removed")
+    }
+    none = require_success(plan_without_certainty(RACKS + build_workers(2), state))
     assert read_pod_changes(none) == dict.fromkeys(("web-0", "db-0"), ("remove", "workload_removed"))
     assert list_actions(none) == {"fleet_hub_manifest.m": "delete"}
 
@@ -425,7 +429,9 @@ def test_removed_pods_free_capacity_for_new_pods() -> None:
     # The only worker has capacity for one pod of 3 vCPUs.
     state = build_state(RACKS + build_workers(1) + build_manifest("m", build_deployment("old", 1, cpu="3")))
     result = require_success(
-        plan(RACKS + build_workers(1) + build_manifest("n", build_deployment("new", 1, cpu="3")), state)
+        plan_without_certainty(
+            RACKS + build_workers(1) + build_manifest("n", build_deployment("new", 1, cpu="3")), state
+        )
     )
     assert read_pod_changes(result) == {"old-0": ("remove", "workload_removed"), "new-0": ("place", "new")}
     assert read_current_pods(build_state_after(result, state), "n")["new-0"]["node"] == "a-np-0"
@@ -434,7 +440,9 @@ def test_removed_pods_free_capacity_for_new_pods() -> None:
 def test_two_manifests_on_one_cluster_share_capacity() -> None:
     first = RACKS + build_workers(2) + build_manifest("m", build_deployment("one", 2, cpu="3"))
     state = build_state(first)
-    result = require_success(plan(first + build_manifest("n", build_deployment("two", 2, cpu="1500m")), state))
+    result = require_success(
+        plan_without_certainty(first + build_manifest("n", build_deployment("two", 2, cpu="1500m")), state)
+    )
     assert [p["node"] for p in read_current_pods(build_state_after(result, state), "n").values()] == [None, None]
     assert read_pod_changes(result) == {f"two-{n}": ("place", "new") for n in range(2)}
 
@@ -443,7 +451,7 @@ def test_cluster_change_replaces_pods() -> None:
     two = RACKS + build_workers(1) + cluster("b", pools=pool("np", 1))
     state = build_state(two + build_manifest("m", build_deployment("web", 1)))
     moved = two + build_manifest("m", build_deployment("web", 1), of="nexus_kubernetes_cluster.b.id")
-    result = require_success(plan(moved, state))
+    result = require_success(plan_without_certainty(moved, state))
     rows = [(str(r.action), r.trigger) for r in result.plan.placements if r.object == "web-0"]
     assert rows == [("remove", "binding_removed"), ("place", "new")]
     assert read_current_pods(build_state_after(result, state))["web-0"]["node"] == "b-np-0"
@@ -451,12 +459,14 @@ def test_cluster_change_replaces_pods() -> None:
 
 def test_destroy_removes_pods() -> None:
     text = RACKS + build_workers(1) + build_manifest("m", build_deployment("web", 1))
-    result = require_success(plan(text, build_state(text), mode=Mode.DESTROY))
+    result = require_success(plan_without_certainty(text, build_state(text), mode=Mode.DESTROY))
     assert read_pod_changes(result) == {"web-0": ("remove", "workload_removed")}
 
 
 def test_unknown_cluster_is_an_error() -> None:
-    wrong = plan(RACKS + build_workers(1) + build_manifest("m", build_deployment("web", 1), of='"s/nobody"'))
+    wrong = plan_without_certainty(
+        RACKS + build_workers(1) + build_manifest("m", build_deployment("web", 1), of='"s/nobody"')
+    )
     assert [e.summary for e in list_errors(wrong)] == ["Unknown cluster"]
 
 
@@ -469,7 +479,9 @@ def test_autoscaler_is_reported() -> None:
             "spec": {"scaleTargetRef": {"kind": "Deployment", "name": "web"}, "maxReplicas": 1},
         }
     )
-    result = require_success(plan(RACKS + build_workers(1) + build_manifest("m", build_deployment("web", 1), scaler)))
+    result = require_success(
+        plan_without_certainty(RACKS + build_workers(1) + build_manifest("m", build_deployment("web", 1), scaler))
+    )
     assert "Autoscaled replicas" in list_warning_summaries(result)
 
 
@@ -496,15 +508,15 @@ resource "nexus_separation_rule" "apart" {
 """
     text = build_workers(2) + build_manifest("m", build_deployment("web", 1), build_deployment("db", 1)) + rule
     together = replace_passage(ONE_RACK, "  machine_count = 4\n", f"  machine_count = 4\n{cordoned}") + text
-    (verdict,) = plan(together, samples=5).plan.separation_verdicts
+    (verdict,) = plan_without_certainty(together, samples=5).plan.separation_verdicts
     assert verdict.satisfied == "never"
     (violation,) = verdict.violations
     assert violation.machine == "r0-bm01"
     assert {name.split(" on ")[0] for name in violation.members} == {"default/web-0", "default/db-0"}
-    (problem,) = list_errors(plan(together, suggested_fixes=True))
+    (problem,) = list_errors(plan_without_certainty(together, suggested_fixes=True))
     assert "No zones were found" in problem.detail
     elsewhere = together.replace('["default"]', '["elsewhere"]')
-    (verdict,) = plan(elsewhere, samples=5).plan.separation_verdicts
+    (verdict,) = plan_without_certainty(elsewhere, samples=5).plan.separation_verdicts
     assert (verdict.satisfied, verdict.violations) == ("always", ())
 
 
@@ -518,7 +530,7 @@ def parse_objects(*objects: str) -> tuple[Manifest, ...]:
 @pytest.fixture(scope="module")
 def clusters() -> Mapping[str, NodeCluster]:
     text = RACKS + build_workers(3)
-    return build_planned_clusters(require_success(plan(text, build_state(text))).objects.values())
+    return build_planned_clusters(require_success(plan_without_certainty(text, build_state(text))).objects.values())
 
 
 PLACEMENT = "fleet_cluster_resource_placement.p"
@@ -592,14 +604,14 @@ def test_pod_affinity_is_met_by_later_workload(clusters: Mapping[str, NodeCluste
 def test_pod_rejected_by_kubelet_stays_failed() -> None:
     big = build_deployment("big", 1, cpu="40", spec={"nodeName": "a-np-0"})
     text = RACKS + build_workers(2) + build_manifest("m", big)
-    result = require_success(plan(text))
+    result = require_success(plan_without_certainty(text))
     assert read_pod_changes(result) == {"big-0": ("place", "rejected")}
     assert "pods-rejected-by-kubelet" in {w.id for w in list_warnings(result)}
     state = build_state_after(result)
     place = read_current_pods(state)["big-0"]
     assert (place["state"], place["node"]) == ("Failed", None)
     assert place["reason"].startswith("on a-np-0: OutOfcpu: ")
-    assert is_empty(require_success(plan(text, state)))
+    assert is_empty(require_success(plan_without_certainty(text, state)))
 
 
 def test_declared_topology_manager_rejects_pods_across_two_cells() -> None:
@@ -625,7 +637,7 @@ def test_declared_pool_resources_can_be_requested_and_others_are_named() -> None
 
 def test_invalid_kubelet_block_is_rejected_at_its_line() -> None:
     wrong = 'kubelet {\n reserved_cpus = "two"\n extended_resources = { gpu = 1 }\n eviction_memory = "x"\n}'
-    found = list_errors(plan(RACKS + build_workers(1, wrong)))
+    found = list_errors(plan_without_certainty(RACKS + build_workers(1, wrong)))
     assert [problem.id for problem in found] == ["invalid-kubelet"] * 3
 
 
@@ -654,14 +666,18 @@ def test_vnf_workers_have_declared_labels_and_taints() -> None:
         '"t:NoSchedule"',
     ):
         brought = build_manifest("m", tolerant, of="tacker_vnf.v.id")
-        wrong = list_errors(plan(RACKS + vnf.replace(written, taints) + brought))
+        wrong = list_errors(plan_without_certainty(RACKS + vnf.replace(written, taints) + brought))
         assert [problem.id for problem in wrong] == ["invalid-taint"], taints
 
 
 def test_missing_namespace_of_cluster_objects_is_reported() -> None:
     def list_missing_namespaces(text: str) -> set[str]:
         summary = "Missing cluster namespace"
-        return {each.brief for each in list_warnings(require_success(plan(text))) if each.summary == summary}
+        return {
+            each.brief
+            for each in list_warnings(require_success(plan_without_certainty(text)))
+            if each.summary == summary
+        }
 
     namespace = json.dumps({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "mon"}})
     site = RACKS + build_workers(1)
@@ -680,10 +696,10 @@ def test_missing_namespace_of_cluster_objects_is_reported() -> None:
     assert list_missing_namespaces(bare + member) == set()
     assert list_missing_namespaces(bare + member.replace("mon", "other")) == {"mon: missing on a"}
     # Objects outside the plan still exist.
-    state = build_state_after(require_success(plan(bare + build_manifest("n", namespace))))
-    one = plan(bare + build_manifest("n", namespace), state, targets=("fleet_hub_manifest.m",))
+    state = build_state_after(require_success(plan_without_certainty(bare + build_manifest("n", namespace))))
+    one = plan_without_certainty(bare + build_manifest("n", namespace), state, targets=("fleet_hub_manifest.m",))
     assert "Missing cluster namespace" not in list_warning_summaries(require_success(one))
-    gone = plan(bare + build_manifest("n", build_deployment("x", 1)), state)
+    gone = plan_without_certainty(bare + build_manifest("n", build_deployment("x", 1)), state)
     assert "Missing cluster namespace" in list_warning_summaries(require_success(gone))
     for given in ("default", "kube-system"):
         assert list_missing_namespaces(site + build_manifest("m", build_deployment("web", 1, namespace=given))) == set()
@@ -695,14 +711,14 @@ def test_pods_of_untargeted_objects_are_not_evicted() -> None:
         "high", build_deployment("high", 1, cpu="3", spec={"priorityClassName": "system-node-critical"})
     )
     text = RACKS + build_workers(1) + low + high
-    state = build_state_after(require_success(plan(RACKS + build_workers(1) + low)))
+    state = build_state_after(require_success(plan_without_certainty(RACKS + build_workers(1) + low)))
     for options in ({"targets": ("fleet_hub_manifest.high",)}, {"excludes": ("fleet_hub_manifest.low",)}):
-        part = require_success(plan(text, state, **options))
+        part = require_success(plan_without_certainty(text, state, **options))
         assert read_pod_changes(part) == {"high-0": ("place", "new")}
         meanwhile = build_state_after(part)
         # Otherwise both pods would run on capacity for one.
         assert read_current_pods(meanwhile, "high")["high-0"]["node"] is None
-        assert read_pod_changes(require_success(plan(text, meanwhile))) == {
+        assert read_pod_changes(require_success(plan_without_certainty(text, meanwhile))) == {
             "high-0": ("move", "new"),
             "low-0": ("move", "preempted"),
         }
@@ -711,10 +727,14 @@ def test_pods_of_untargeted_objects_are_not_evicted() -> None:
 def test_eviction_is_reported_after_second_pass() -> None:
     low = build_deployment("low", 1, cpu="3")
     high = build_deployment("high", 2, cpu="3", spec={"priorityClassName": "system-node-critical"})
-    state = build_state_after(require_success(plan(RACKS + build_workers(1) + build_manifest("low", low))))
+    state = build_state_after(
+        require_success(plan_without_certainty(RACKS + build_workers(1) + build_manifest("low", low)))
+    )
     # One of them is pending, so the plan makes a second pass over all pods.
     result = require_success(
-        plan(RACKS + build_workers(1) + build_manifest("low", low) + build_manifest("high", high), state)
+        plan_without_certainty(
+            RACKS + build_workers(1) + build_manifest("low", low) + build_manifest("high", high), state
+        )
     )
     assert {"pods-evicted", "pending-pods"} <= {each.id for each in list_warnings(result)}
 
@@ -729,7 +749,7 @@ def test_missing_referenced_objects_have_short_warnings() -> None:
         build_deployment("db", 1, spec=volumes),
         json.dumps({"apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout", "metadata": {"name": "r"}}),
     ]
-    result = require_success(plan(RACKS + build_workers(1) + build_manifest("m", *objects)))
+    result = require_success(plan_without_certainty(RACKS + build_workers(1) + build_manifest("m", *objects)))
     briefs = {warning.brief.partition(": ")[::2] for warning in list_warnings(result)}
     assert {
         ("Deployment default/hi", "PriorityClass high is not on the cluster"),
@@ -743,16 +763,18 @@ def test_paused_deployment_is_scaled_with_its_current_template() -> None:
     start = RACKS + build_workers(2) + build_manifest("m", build_deployment("web", 2, image="web:1"))
     state = build_state(start)
     paused = RACKS + build_workers(2) + build_manifest("m", build_deployment("web", 3, image="web:2", paused=True))
-    after = build_state_after(require_success(plan(paused, state)), state)
+    after = build_state_after(require_success(plan_without_certainty(paused, state)), state)
     assert {name: place["node"] is not None for name, place in read_current_pods(after).items()} == {
         "web-0": True,
         "web-1": True,
         "web-2": True,
     }
     assert all(place["former_template"] for place in read_current_pods(after).values())
-    assert is_empty(require_success(plan(paused, after)))
+    assert is_empty(require_success(plan_without_certainty(paused, after)))
     # After resume all pods get the new template.
-    rolled = build_state_after(require_success(plan(paused.replace('"paused": true', '"paused": false'), after)), after)
+    rolled = build_state_after(
+        require_success(plan_without_certainty(paused.replace('"paused": true', '"paused": false'), after)), after
+    )
     assert not any(place.get("former_template") for place in read_current_pods(rolled).values())
     first = RACKS + build_workers(2) + build_manifest("m", build_deployment("web", 2, paused=True))
     assert read_current_pods(build_state(first)) == {}
@@ -769,13 +791,13 @@ def test_blocked_rollout_is_scaled_per_replica_set(replicas: int, after: int, ol
     hung = {"nodeSelector": {"nobody": "has-it"}}
     state = build_state(base + build_manifest("m", build_deployment("web", replicas, cpu="100m")))
     text = base + build_manifest("m", build_deployment("web", replicas, cpu="100m", spec=hung))
-    state = build_state_after(require_success(plan(text, state)), state)
+    state = build_state_after(require_success(plan_without_certainty(text, state)), state)
     scaled = base + build_manifest("m", build_deployment("web", after, cpu="100m", spec=hung))
-    state = build_state_after(require_success(plan(scaled, state)), state)
+    state = build_state_after(require_success(plan_without_certainty(scaled, state)), state)
     running = [place for place in read_current_pods(state).values() if place["node"]]
     assert all(place["former_template"] for place in running)
     assert (len(running), len(read_current_pods(state)) - len(running)) == (old, new)
-    assert is_empty(require_success(plan(scaled, state)))
+    assert is_empty(require_success(plan_without_certainty(scaled, state)))
 
 
 def test_paused_rollout_is_scaled_per_replica_set() -> None:
@@ -785,7 +807,7 @@ def test_paused_rollout_is_scaled_per_replica_set() -> None:
     hung = {"nodeSelector": {"nobody": "has-it"}}
     for replicas, paused in ((4, False), (4, True), (8, True)):
         text = base + build_manifest("m", build_deployment("web", replicas, cpu="100m", spec=hung, paused=paused))
-        state = build_state_after(require_success(plan(text, state)), state)
+        state = build_state_after(require_success(plan_without_certainty(text, state)), state)
     nodes = [place["node"] for place in read_current_pods(state).values()]
     assert (len(nodes), nodes.count(None)) == (10, 4)
-    assert is_empty(require_success(plan(text, state)))
+    assert is_empty(require_success(plan_without_certainty(text, state)))

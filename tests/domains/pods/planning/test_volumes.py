@@ -18,7 +18,7 @@ from tests.domains.pods.planning.test_pods import (
     read_current_pods,
     read_pod_changes,
 )
-from tests.planning.harness import RACKS, build_state_after, is_empty, plan, require_success
+from tests.planning.harness import RACKS, build_state_after, is_empty, plan_without_certainty, require_success
 
 CLASS = json.dumps(
     {
@@ -88,38 +88,38 @@ def list_reasons(result: PlanResult) -> set[str]:
 
 def test_each_pod_gets_volume_of_its_node_and_next_plan_is_empty() -> None:
     text = build_site(3, *VOLUMES[:2])
-    state = build_state_after(require_success(plan(text)))
+    state = build_state_after(require_success(plan_without_certainty(text)))
     where = read_pod_places(state)
     waiting = [name for name, (node, _) in where.items() if node is None]
     assert len(waiting) == 1
     for name, (node, volumes) in where.items():
         assert volumes == ({f"default/data-{name}": f"v{node[-1]}"} if node else None)
-    assert is_empty(require_success(plan(text, state)))
+    assert is_empty(require_success(plan_without_certainty(text, state)))
     # With one more volume the pending pod gets it.
-    after = require_success(plan(build_site(3, *VOLUMES), state))
+    after = require_success(plan_without_certainty(build_site(3, *VOLUMES), state))
     assert read_pod_changes(after) == {waiting[0]: ("move", "new")}
     assert read_pod_places(build_state_after(after))[waiting[0]] == ("a-np-2", {f"default/data-{waiting[0]}": "v2"})
 
 
 def test_pod_waits_for_node_of_its_volume_despite_free_nodes() -> None:
     text = build_site(3, *VOLUMES, replicas=2)
-    state = build_state_after(require_success(plan(text)))
-    fewer = require_success(plan(build_site(2, *VOLUMES, replicas=2), state))
+    state = build_state_after(require_success(plan_without_certainty(text)))
+    fewer = require_success(plan_without_certainty(build_site(2, *VOLUMES, replicas=2), state))
     (lost,) = read_pod_changes(fewer)
     assert read_pod_changes(fewer)[lost] == ("move", "node_removed")
     assert [CONFLICT in reason for reason in list_reasons(fewer)] == [True]
     meanwhile = build_state_after(fewer)
     assert read_pod_places(meanwhile)[lost][1] == {f"default/data-{lost}": "v2"}
-    assert is_empty(require_success(plan(build_site(2, *VOLUMES, replicas=2), meanwhile)))
-    back = build_state_after(require_success(plan(text, meanwhile)))
+    assert is_empty(require_success(plan_without_certainty(build_site(2, *VOLUMES, replicas=2), meanwhile)))
+    back = build_state_after(require_success(plan_without_certainty(text, meanwhile)))
     assert read_pod_places(back) == read_pod_places(state)
 
 
 def test_state_of_earlier_version_is_unchanged_and_volumes_are_inferred() -> None:
     text = build_site(3, *VOLUMES)
-    state = remove_recorded_volumes(build_state_after(require_success(plan(text))))
-    assert is_empty(require_success(plan(text, state)))
-    fewer = require_success(plan(build_site(2, *VOLUMES), state))
+    state = remove_recorded_volumes(build_state_after(require_success(plan_without_certainty(text))))
+    assert is_empty(require_success(plan_without_certainty(text, state)))
+    fewer = require_success(plan_without_certainty(build_site(2, *VOLUMES), state))
     assert [CONFLICT in reason for reason in list_reasons(fewer)] == [True]
 
 
@@ -133,12 +133,12 @@ def test_daemon_pod_is_pending_on_nodes_without_its_volume() -> None:
     mount = {"volumes": [{"name": "d", "persistentVolumeClaim": {"claimName": "shared"}}]}
     agent = build_deployment("agent", 0, kind="DaemonSet", spec=mount)
     text = RACKS + build_workers(3) + build_manifest("m", CLASS, VOLUMES[0], json.dumps(claim), agent)
-    result = require_success(plan(text))
+    result = require_success(plan_without_certainty(text))
     assert [node for node, _ in read_pod_places(build_state_after(result)).values()] == ["a-np-0", None, None]
     others = "3 node(s) didn't satisfy plugin(s) [NodeAffinity]"
     one = "1 node(s) didn't match PersistentVolume's node affinity"
     assert list_reasons(result) == {"new", f"0/4 nodes are available: {one}, {others}."}
-    assert is_empty(require_success(plan(text, build_state_after(result))))
+    assert is_empty(require_success(plan_without_certainty(text, build_state_after(result))))
 
 
 def test_unusual_number_of_volumes_on_node_is_reported() -> None:
@@ -146,7 +146,9 @@ def test_unusual_number_of_volumes_on_node_is_reported() -> None:
         templates = [{"metadata": {"name": f"d{at}"}, "spec": {"storageClassName": "disks"}} for at in range(claims)]
         disks = CLASS.replace('"local"', '"disks"').replace("kubernetes.io/no-provisioner", "disk.csi.azure.com")
         database = build_deployment("db", 2, kind="StatefulSet", volumeClaimTemplates=templates)
-        result = require_success(plan(RACKS + build_workers(1) + build_manifest("m", disks, database)))
+        result = require_success(
+            plan_without_certainty(RACKS + build_workers(1) + build_manifest("m", disks, database))
+        )
         return {diagnostic.id for diagnostic in result.plan.diagnostics}
 
     assert "unknown-volume-limits" not in list_diagnostic_ids(8)
@@ -198,7 +200,7 @@ def test_read_write_once_volume_on_two_nodes_is_reported(
         ],
     }
     objects.append(build_deployment("web", replicas, spec=mount))
-    result = require_success(plan(RACKS + build_workers(2) + build_manifest("m", *objects)))
+    result = require_success(plan_without_certainty(RACKS + build_workers(2) + build_manifest("m", *objects)))
     details = [item.detail for item in result.plan.diagnostics if item.id == "volume-on-several-nodes"]
     expected = "pods on 2 nodes (a-np-0, a-np-1) mount the ReadWriteOnce claim default/shared"
     assert [expected in detail for detail in details] == [True] * is_reported

@@ -16,7 +16,7 @@ from nexusform.domains.vnf.providers.tacker_client import fetch_token, read_cred
 from nexusform.files.regular_files import UNCONFINED
 from nexusform.interfaces.plugins import ProviderProblem
 from tests.domains.vnf.tacker.tacker_bed import TACKER, find_port
-from tests.kill_points import run_at_quarter
+from tests.kill_points import run_at_eighth
 
 PASSWORD = {"OS_USERNAME": "admin", "OS_PASSWORD": "secret"}
 PROJECT = {"OS_PROJECT_NAME": "admin", "OS_PROJECT_DOMAIN_NAME": "Default", "OS_USER_DOMAIN_NAME": "Default"}
@@ -34,7 +34,7 @@ pytestmark = [
         not has_keystone(), reason="Keystone is not installed (pip install keystone==30.0.0 beside Tacker)"
     ),
     pytest.mark.xdist_group("keystone"),
-    run_at_quarter(2),
+    run_at_eighth(2),
 ]
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from nexusform.cli.main import run_command_line
+from nexusform.domains.pods.scheduling import assumptions
 from tests.domains.fleet.workload_texts import DEPLOYMENT, MEMBER, PLACEMENT
 
 SITE = """
@@ -57,6 +58,8 @@ def write_configuration(members: tuple[str, ...] = ("west", "east"), **policies:
 def working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("NO_COLOR", "1")
+    # Evictions depend on the number of pods, and not on other assumptions about their nodes.
+    monkeypatch.setattr(assumptions, "_MOST_SAMPLES", assumptions._FEWEST_SAMPLES)
 
 
 def run_and_join_output(capsys: Capture, *words: str) -> tuple[int, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import cache
 from itertools import combinations
 from math import ceil
 
@@ -398,12 +399,18 @@ def build_time_budget(seconds: int) -> TimeBudget:
     return TimeBudget(lambda: float(next(left)))
 
 
+@cache
+def find_best_repack(known: bool) -> tuple[SiteSnapshot, int, RepackResult]:
+    """Return a site, the number of wanted VMs, and the result of a search without a time limit."""
+    site = build_site_with_history(1, 6, 4, filled=0.75, known=known)
+    want = site.scheduler.count_free_slots(build_request(1).demand).minimum + 2
+    return site, want, plan_repack(site, build_request(want))
+
+
 @pytest.mark.parametrize("known", [True, False])
 @pytest.mark.parametrize("seconds", [0, 3, 20])
 def test_search_out_of_time_reports_known_results(seconds: int, known: bool) -> None:
-    site = build_site_with_history(1, 6, 4, filled=0.75, known=known)
-    want = site.scheduler.count_free_slots(build_request(1).demand).minimum + 2
-    best = plan_repack(site, build_request(want))
+    site, want, best = find_best_repack(known)
     made = plan_repack(site, build_request(want), time_budget=build_time_budget(seconds))
     assert made.bound is not None
     assert best.bound is not None
@@ -602,7 +609,7 @@ def test_rebuilt_schedulers_keep_their_handles() -> None:
 def test_separation_rules_hold_for_re_created_vms() -> None:
     """Some pools are separated from machines of others: no re-created VM is placed on one of these."""
     landed = 0
-    for seed in select_cases(range(12)):
+    for seed in select_cases([seed for seed in range(12) if seed != 4]):  # with 4, no VM moves
         site = build_site_with_history(seed, 4, 4, filled=0.5)
         keys = [(pool.owner.owner, pool.name) for pool in site.pools]
         rule = SeparationRule(
