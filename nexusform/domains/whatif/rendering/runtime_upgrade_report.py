@@ -232,7 +232,7 @@ def _build_wave_section(wave: UpgradeWave, prefix: str) -> Section:
         lines.append(f"Outside nexusform: {format_list(wave.unmanaged_vms)} down.")
     rows = tuple(Row(build_pool_cells(pool), is_finding=pool.is_lost) for pool in wave.pools)
     heads = ("cluster", "pool", "down", "up", "")
-    table = Table(heads, rows, number_columns=frozenset({2})) if rows else None  # `figures` are right-aligned columns
+    table = Table(heads, rows, number_columns=frozenset({2})) if rows else None
     return Section(title, tuple(lines), table=table, is_folded=True, is_finding=wave.is_lost)
 
 
