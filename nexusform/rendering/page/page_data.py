@@ -194,7 +194,7 @@ def _describe_vm_outcome(vm: MapVm) -> str:
         return ""
     if effect is Effect.RECREATED:  # in place, but with the mark of a move
         return describe_placement_effect(effect, describe_state(vm.row))
-    if effect is Effect.MOVED and vm.row.trigger in RECREATION_VERBS:
+    if effect is Effect.MOVED and vm.row.trigger in RECREATION_VERBS:  # such a change re-creates all VMs of a pool
         return _RECREATED_WITH_POOL
     return _EFFECT_TEXTS.get(effect, "")
 
