@@ -268,7 +268,9 @@ class ExpressionParser:
     def _parse_index_or_full_splat(
         self, source: syntax.Expression, steps: list[syntax.Step]
     ) -> tuple[syntax.Expression, list[syntax.Step]]:
-        """Parse `[key]` or `[*]` after `source` and its `steps`, and return both. Only a constant key adds a step."""
+        """Parse `[key]` or `[*]` after `source` and its `steps`. Return the source with a further step for a constant
+        key. Else return a splat, or an index by another key, as the new source without steps.
+        """
         stream = self.stream
         opening = stream.read_token()
         if stream.peek() == "*":

@@ -73,7 +73,8 @@ def render_markdown(
     report = build_plan_report(view)
     lines = [*render_decision(report.decision, _BOX_WIDTH), *render_counts(view, _BOX_WIDTH, PLAIN)]
     block = format_code_block("\n".join(map(_truncate_line, lines)), "text")
-    alert = "CAUTION" if report.verdict else f"{report.impact}".upper()  # the verdict is the reason of a rejection
+    # The verdict is the reason of a rejection. An impact has the name of an alert: note, warning or caution.
+    alert = "CAUTION" if report.verdict else f"{report.impact}".upper()
     title = f"### nexusform: {escape_plain_text(report.title)}"
     head = (title, *report.facts, f"> [!{alert}]", *(f"> {line}" for line in block.split("\n")))
     parts = [ReportPart("The verdict", importance=100, lines=head, is_atomic=True)]

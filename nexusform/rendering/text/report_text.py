@@ -74,7 +74,7 @@ def _render_section(section: Section, paint: Painter, width: int) -> list[str]:
     lines += map(escape_control_characters, section.commands)
     if section.table is not None:
         table = section.table
-        if section.is_folded:  # a long table with rows of the finding has only these
+        if section.is_folded:  # of a long table show only the rows with findings, if any
             rows = table.rows
             if len(rows) > MAX_DETAIL_ROWS and table.has_findings:
                 rows = tuple(row for row in rows if row.is_finding)
