@@ -174,7 +174,7 @@ def build_explanation_document(
     """Build the explanation of a VM as JSON: ranked racks and machines, rejections, and shares over `samples` runs."""
     return {
         "object": name,
-        **_EXPLANATION_FORM(explanation),
+        **_EXPLANATION_FORM(explanation),  # its fields as JSON
         "certainty": None if certainty is None else certainty.get_shares_by_name(),
         "samples": samples,
     }

@@ -230,7 +230,7 @@ def build_decision_document(plan: Plan) -> dict[str, Any]:
     """Build the figures of a plan for its approval. A capacity is a minimum of further VMs, null if unknown."""
     decision = build_decision(plan)
     return {
-        "impact": _IMPACT_FORM(decision.impact),
+        "impact": _IMPACT_FORM(decision.impact),  # a form converts a record to JSON
         "capacity": list(map(_build_spare_capacity, decision.capacity)),
         "upgrades": list(map(_SURGE_FORM, decision.upgrades)),
         "confidence": _CONFIDENCE_FORM(decision.confidence),

@@ -143,7 +143,7 @@ def _build_site(site: SiteMap) -> dict[str, Any]:
     return {
         "id": site.id,
         "name": site.name,
-        "clusters": list(map(_CLUSTER_FORM, build_cluster_styles(site.clusters).values())),
+        "clusters": list(map(_CLUSTER_FORM, build_cluster_styles(site.clusters).values())),  # the fields as JSON
         "addresses": list(addresses),
         "pools": list(pools),
         "skus": list(map(list, skus)),

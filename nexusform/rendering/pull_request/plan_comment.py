@@ -207,9 +207,8 @@ _SIGN_MEANINGS: Final = ((_CLOSED, "cordoned"), (_NO_MACHINE, "no machine"), (_T
 
 
 def render_rack_picture(racks: Sequence[RackVmCounts], *, has_several_sites: bool = False) -> list[str]:
-    """Render the VMs per machine of changed racks before and after the plan, in lines of up to MAX_WIDTH columns.
-
-    The racks with the most removed VMs come first in `racks`. Only the first existing and new racks are shown, then the
+    """Render the VMs per machine of changed racks before and after the plan, in lines of up to MAX_WIDTH columns. The
+    racks with the most removed VMs come first in `racks`. Only the first existing and new racks are shown, then the
     number of the other racks and a legend. Return [] if no machine has another number of VMs after the plan.
 
     For example, a rack of 5 machines (the first one cordoned, the third one new) and a new rack of 2 machines give:

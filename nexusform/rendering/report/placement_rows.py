@@ -377,7 +377,7 @@ def _build_recreation_line(
     run: Sequence[PlacementChange], simultaneous_pools: frozenset[tuple[str, str, str]]
 ) -> PlacementLine:
     """Build one line for re-created nodes of a pool, with counts in place and on other machines as its target. The
-    state says if all nodes of the pool are re-created at once.
+    state of the line is AT_ONCE in `simultaneous_pools`, otherwise empty.
     """
     ordered = sorted(run, key=_get_sort_key)
     in_place = sum(compute_effect(row) is Effect.RECREATED for row in run)
