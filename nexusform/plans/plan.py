@@ -315,7 +315,7 @@ class PlacementTable(Struct, frozen=True):
 
 
 def is_fully_decided(tables: Iterable[PlacementTable]) -> bool:
-    """Return whether every placed VM has a configured location, so that nothing is predicted."""
+    """Return whether nexusform decides the location of every placed VM, and predicts none; False without placed VMs."""
     return {table.provenance for table in tables if table.placed} == {"decided"}
 
 

@@ -253,7 +253,7 @@ def find_pools_recreated_at_once(plan: Plan) -> frozenset[tuple[str, str, str]]:
 def build_placement_groups(
     plan: Plan, detail: ShownPlacements, location_formatter: LocationFormatter = format_location_text
 ) -> tuple[PlacementLineGroup, ...]:
-    """Return a group of lines per changed pool, VMs first; with `detail` ALL, one per pool. `location_formatter`
+    """Return a group of lines per changed pool, or with `detail` ALL per pool, those of VMs first. `location_formatter`
     formats the locations on lines of a single object.
     """
     if detail is ShownPlacements.NONE:
@@ -486,7 +486,7 @@ def get_action_text(line: PlacementLine) -> str:
 
 
 def _is_observed_elsewhere(row: PlacementChange) -> bool:
-    """Return whether a kept VM was observed at another location than in the state."""
+    """Return whether a kept VM was observed at another location than in the state. Other kept VMs have no trigger."""
     return row.kind == VM and row.action is PlacementAction.KEEP and bool(row.trigger)
 
 
