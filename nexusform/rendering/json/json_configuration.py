@@ -63,7 +63,7 @@ def list_references(references: Iterable[Traversal]) -> list[str]:
 
 
 def _build_provider(name: str, module_address: str, block: ProviderBlock | None) -> dict[str, Any]:
-    """Build a provider as configured by a module (address "": the root). Without a `block` it has only its names."""
+    """Build a provider as configured by a module ("": the root). Without a `block` it has no alias and expressions."""
     optional: dict[str, Any] = {"module_address": module_address}
     if block is not None:
         kind = PROVIDERS.get(name)

@@ -390,7 +390,7 @@ def build_listed_vm_section(view: PlanReportData) -> Section:
     if not 0 < len(listed) <= MAX_LISTED_VMS:
         return section  # with similar VMs together
     items = chain.from_iterable(group.items for group in section.groups)
-    other_items = [item for item in items if item.symbol not in ("~", "+")]  # many new VMs are in the table of pools
+    other_items = [item for item in items if item.symbol not in ("~", "+")]  # such as removed VMs
     return replace(section, groups=(ItemGroup(name="", items=(*map(_build_item, listed), *other_items)),))
 
 
