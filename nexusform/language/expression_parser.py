@@ -189,10 +189,10 @@ class ExpressionParser:
             if following == ",":
                 stream.read_token()
             elif following != ")":
-                raise self._build_missing_separator_error(following, first)
+                raise self._report_missing_separator(following, first)
         return tuple(arguments), False
 
-    def _build_missing_separator_error(self, kind: str, first: int) -> Exception:
+    def _report_missing_separator(self, kind: str, first: int) -> Exception:
         """Report a token in place of a comma or ")" in the call from token `first`. Return the exception to raise."""
         if kind == END:
             opening = first

@@ -52,7 +52,7 @@ def _describe_control_plane_losses(plan: Plan) -> Iterator[str]:
     loss of a single VM breaks the quorum, because a majority of the VMs must be up.
     """
     down: Counter[tuple[str, str]] = Counter()  # control-plane VMs down at once, by (site id, cluster)
-    growth: Counter[tuple[str, str]] = Counter()  # added minus lost control-plane VMs, by cluster
+    growth: Counter[tuple[str, str]] = Counter()  # added minus removed and lost control-plane VMs, by cluster
     for row in list_vm_rows(plan):
         if row.pool != _CONTROL_PLANE:
             continue
