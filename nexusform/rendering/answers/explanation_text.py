@@ -279,11 +279,11 @@ def describe_alternatives(alternatives: Sequence[MachineAlternative], demand: De
     change; the others follow, the cheapest change first. A last line counts the machines with several needs.
     `pool_size` is the number of VMs in the pool.
     """
-    with_one_change = [alternative for alternative in alternatives if len(alternative.requirements) < 2]
-    alternatives_by_need = group_by(with_one_change, lambda item: item.requirements[0] if item.requirements else None)
+    simple = [alternative for alternative in alternatives if len(alternative.requirements) < 2]  # no need, or one
+    alternatives_by_need = group_by(simple, lambda item: item.requirements[0] if item.requirements else None)
     needs = sorted(alternatives_by_need, key=list(_NEED_SENTENCES).index)  # the cheapest change first
     lines = [_describe_needed_change(need, alternatives_by_need[need], demand, pool_size) for need in needs]
-    other_count = len(alternatives) - len(with_one_change)
+    other_count = len(alternatives) - len(simple)
     if other_count:
         lines.append(f"{format_count(other_count, 'machine')} would need several such changes.")
     return lines

@@ -65,7 +65,7 @@ def render_svg(plan: Plan) -> str:
     verdict = enclose("Blocked by ", describe_rejection(plan))
     if plan.errored:  # the maps have the current placement only
         return render_maps(maps, f"{verdict}. No changes were made", empty_text="The site has no VMs.")
-    for part in () if maps else load_domain_parts(plan):
+    for part in () if maps else load_domain_parts(plan):  # a plan without sites
         picture = part.picture(plan, verdict)
         if picture:
             return picture
