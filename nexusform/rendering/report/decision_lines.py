@@ -348,7 +348,7 @@ def _build_previous_plan_line(since: PreviousPlanDifferences | None) -> list[Dec
     """
     if since is None:
         return []
-    # Name the objects unless each is one more or fewer move or removal, already counted.
+    # Name the objects unless the differences of moves and removals explain all of them.
     has_uncounted_objects = len(since.objects) != abs(since.moved) + abs(since.removed)
     objects = format_first_items(since.objects, _MAX_NAMES) if has_uncounted_objects else ""
     clauses = (
