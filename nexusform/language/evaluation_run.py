@@ -79,8 +79,8 @@ class Scope(Protocol):
         """Functions of the scope by name, as `Function` objects of functions/function.py."""
 
     def lookup(self, traversal: Traversal) -> tuple[Value, int, Sequence[Diagnostic]]:
-        """Return the value of a reference, the number of steps applied to it after the root name, and the problems.
-        The caller applies the other steps: a scope may return a whole object, such as an iterator, with 0 steps.
+        """Return the value of a reference such as `a.b.c`, the number of its steps already applied (of `.b` and `.c`),
+        and the problems. The caller applies the other steps. The value is unknown after an error.
         """
 
 
@@ -168,7 +168,7 @@ class ExpressionRun:
     def convert_to_required(
         self, value: Value, requirement: Requirement, node: Expression, enclosing: Expression
     ) -> Value | None:
-        """Convert the value of a part (`node`) to its required type. Report null or a wrong type: None."""
+        """Convert the value of a part (`node`) to its required type. Report null or a wrong type, and return None."""
         if value.raw is None:
             self.report_problem(requirement.null_id, requirement.null_detail, node, enclosing)
             return None
@@ -309,7 +309,7 @@ class Files(Protocol):
     """
 
     def read(self, path: str) -> bytes:
-        """Read the whole content. A file above the size limit is rejected."""
+        """Read the whole content of a file. Raises FileProblem, also for a file above the size limit."""
 
     def is_file(self, path: str) -> bool:
         """Check whether a regular file exists at the path."""
@@ -333,7 +333,7 @@ class Clock(Protocol):
         """Return the current time, UTC."""
 
     def sleep(self, seconds: float) -> None:
-        """Wait."""
+        """Wait for a number of seconds."""
 
 
 def get_attribute(value: Value, name: str) -> Value | Problem:

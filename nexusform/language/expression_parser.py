@@ -189,10 +189,10 @@ class ExpressionParser:
             if following == ",":
                 stream.read_token()
             elif following != ")":
-                raise self._build_missing_separator_error(following, first)
+                raise self._report_missing_separator(following, first)
         return tuple(arguments), False
 
-    def _build_missing_separator_error(self, kind: str, first: int) -> Exception:
+    def _report_missing_separator(self, kind: str, first: int) -> Exception:
         """Report a token in place of a comma or ")" in the call from token `first`. Return the exception to raise."""
         if kind == END:
             opening = first
@@ -268,7 +268,9 @@ class ExpressionParser:
     def _parse_index_or_full_splat(
         self, source: syntax.Expression, steps: list[syntax.Step]
     ) -> tuple[syntax.Expression, list[syntax.Step]]:
-        """Parse `[key]` or `[*]` after `source` and its `steps`, and return both. Only a constant key adds a step."""
+        """Parse `[key]` or `[*]` after `source` and its `steps`. Return the source with a further step for a constant
+        key. Else return a splat, or an index by another key, as the new source without steps.
+        """
         stream = self.stream
         opening = stream.read_token()
         if stream.peek() == "*":

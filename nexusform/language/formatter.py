@@ -64,7 +64,7 @@ def format_text(source: SourceFile) -> tuple[str, list[Diagnostic]]:
     old_style = _OldStylePositions()
     _collect_old_style(body, source.text, old_style)
     for token in tokens:
-        if token.start in old_style.bare_labels:  # labels get quotes
+        if token.start in old_style.bare_labels:  # a label without quotes gets them
             token.text = f'"{token.text}"'
             token.kind = scanner.STRING
     lines = _split_tokens_into_lines(_unwrap_interpolation_only_strings(tokens, old_style.wrapped))

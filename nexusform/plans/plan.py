@@ -121,7 +121,7 @@ class Step(Struct, frozen=True):
 
     @property
     def attributes(self) -> Mapping[str, Any]:
-        """Attributes of the object after the step, or before its removal; empty for a gate."""
+        """Attributes of the object after the step, or before its removal; empty for a step without an object (gate)."""
         return (self.prior or {}) if self.planned is None else self.planned
 
 
@@ -262,8 +262,8 @@ class Feasibility(Struct, frozen=True):
 
     @property
     def is_waiting(self) -> bool:
-        """Whether the placement selects the cluster and pods have no node there. With UNKNOWN and a known
-        `replicas_max` pods wait as well: only the number of nodes that they need is unknown.
+        """Whether the placement selects the cluster and some of its pods have no node there. Such pods are known even
+        with the result UNKNOWN if `replicas_max` is known: then only the number of missing nodes is unknown.
         """
         is_known = self.result is not FeasibilityResult.UNKNOWN or self.replicas_max is not None
         return self.is_selected and self.result is not FeasibilityResult.RUNS and is_known
@@ -315,7 +315,7 @@ class PlacementTable(Struct, frozen=True):
 
 
 def is_fully_decided(tables: Iterable[PlacementTable]) -> bool:
-    """Return whether every placed VM has a configured location, so that nothing is predicted."""
+    """Return whether nexusform decides the location of every placed VM, and predicts none; False without placed VMs."""
     return {table.provenance for table in tables if table.placed} == {"decided"}
 
 

@@ -62,7 +62,7 @@ class LocalTime(Struct, frozen=True):
     @property
     def date(self) -> tuple[int, int, int]:
         """Year, month and day of the month."""
-        # A `date` has no year 0: convert the same day of the years 400 to 799, in a cycle of 400 years.
+        # A `date` has no year 0: convert the same day of the years 401 to 800, as dates repeat after 400 years.
         cycles, remainder = divmod(self.day - 1, _CYCLE_DAYS)
         shifted_date = date.fromordinal(remainder + 1 + _CYCLE_DAYS)
         return shifted_date.year + (cycles - 1) * _CYCLE_YEARS, shifted_date.month, shifted_date.day

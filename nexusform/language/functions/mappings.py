@@ -159,9 +159,8 @@ def _find_zip_map_result_type(arguments: Sequence[Value]) -> Type:
 
 
 def _build_zip_map(keys: Value, values: Value) -> Value:
-    """Combine keys and values, unknown if a key is. Raises FunctionProblem for different numbers, or a null key.
-
-    The keys ["b", "a"] and the values [1, 2] give { a = 2, b = 1 }; of equal keys the last one counts.
+    """Combine keys and values: ["b", "a"] and [1, 2] give { a = 2, b = 1 }. Of equal keys the last one counts. The
+    result is unknown if a key is. Raises FunctionProblem for different numbers, or a null key.
     """
     result_type = _find_zip_map_result_type([keys, values])
     if not keys.is_wholly_known:

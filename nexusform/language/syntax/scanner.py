@@ -47,7 +47,7 @@ def _is_pictographic(char: str) -> bool:
 
 
 def _get_hangul_class(char: str) -> str:
-    """Return L, V or T for the parts of a syllable, S or N for one without or with a last consonant, "" for others."""
+    """Return L, V, T for a Korean first consonant, vowel, last consonant; S for the syllable LV, N for LVT; else ""."""
     code = ord(char)
     if code in _HANGUL_SYLLABLE:
         return "N" if (code - 0xAC00) % 28 else "S"  # every 28th syllable has no last consonant

@@ -280,7 +280,7 @@ class TokenStream(Struct):
     def enter_level(self) -> None:
         """Count an opened level in `depth`; the caller decrements it at the end. Too many levels are a syntax error."""
         self.depth += 1
-        self.add_nesting_levels(max(self.depth - self.reach, 0))  # only a level deeper than all before adds one
+        self.add_nesting_levels(max(self.depth - self.reach, 0))  # raises `reach` to the level, if it is lower
 
     def add_nesting_levels(self, levels: int = 1) -> None:
         """Count one or several new nodes above the current expression: `reach`, the depth of its deepest node, grows by
@@ -350,9 +350,8 @@ _ESCAPE_RULES = {
 
 
 def _decode_escape(escape: str) -> tuple[str, str]:
-    r"""Decode an escape by \uXXXX or \UXXXXXXXX. Return the error, "" if it is valid, and the text.
-
-    With an error the text is "", or for an unknown selector (the character after the backslash) the selector.
+    r"""Decode an escape by \uXXXX or \UXXXXXXXX. Return the error, "" if it is valid, and the text. With an error the
+    text is "", or for an unknown selector (the character after the backslash) the selector.
     """
     selector = escape[1:2]
     if len(escape) == {"u": 6, "U": 10}.get(selector):  # with all its digits

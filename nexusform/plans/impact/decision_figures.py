@@ -117,7 +117,7 @@ def build_decision(plan: Plan) -> PlanDecisionSummary:
             )
             for row, after in select_largest_sku_rows(plan.capacity)
         ),
-        upgrades=_build_surge_verdicts(plan, UNKNOWN if lacks_data else SUFFICIENT),
+        upgrades=_build_surge_verdicts(plan, best_result=UNKNOWN if lacks_data else SUFFICIENT),
         confidence=_build_confidence_figures(plan),
         guard_rails=plan.guard_rails,
     )
@@ -146,8 +146,7 @@ def _build_impact_figures(plan: Plan) -> ImpactSummary:
     outside of upgrades are down at the same time.
     """
     counts = count_effects(plan.placements)  # numbers of objects by effect, kind and state
-    # The most VMs down at a time, by cluster (site id, name).
-    down: Counter[tuple[str, str]] = Counter()
+    down: Counter[tuple[str, str]] = Counter()  # the most VMs down at a time, by cluster (site id, name)
     for row in _select_interrupted_vms(plan):  # all at once, as a worst case
         down[row.site_id, row.cluster] += 1
     for upgrade in plan.upgrades:

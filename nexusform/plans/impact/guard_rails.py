@@ -105,7 +105,7 @@ def _parse_limit(item: str) -> GuardRailLimit:
 
 def apply_limits(plan: Plan, limits: Iterable[GuardRailLimit]) -> Plan:
     """Check the limits set by the user. Return the plan with their results, and an error for every limit broken or
-    without a known figure. GUARD_RAILS has by limit name how to measure the plan, and when a figure breaks the limit.
+    without a known figure. GUARD_RAILS defines each limit: its measurements of a plan, and a test for broken limits.
     The limits of a failed plan are not checked, unless its only errors are VMs without machine (STRANDED).
     """
     limits = tuple(limits)
@@ -135,8 +135,8 @@ def apply_limits(plan: Plan, limits: Iterable[GuardRailLimit]) -> Plan:
 def _build_limit_error(limit: GuardRailLimit, breach: GuardRailMeasurement) -> Diagnostic:
     """Build the error about a broken limit, or one without a known figure (the value of `breach` is None)."""
     limit_text = format_limit(limit.name, limit.value)
-    _, _, maximum = limit_text.partition(":")
-    allowed = GUARD_RAILS[limit.name].allowed.format(maximum)
+    _, _, number = limit_text.partition(":")
+    allowed = GUARD_RAILS[limit.name].allowed.format(number)  # such as `at least 5`
     may_start_with_name = breach.value is not None  # for example of a site: `lab has capacity for ...`
     text = breach.text if may_start_with_name else f"{breach.text[:1].upper()}{breach.text[1:]}"
     detail = f"{text}; -fail-on={limit_text} allows {allowed}."

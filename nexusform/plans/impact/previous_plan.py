@@ -65,7 +65,7 @@ def _find_differences(before: Mapping[_Key, Any], after: Mapping[_Key, Any]) -> 
 
 
 def _collect_placements(plan: Plan) -> dict[_Key, Any]:
-    """Return action, locations and trigger of objects with a placement change, by address, kind and name."""
+    """Return action, locations and trigger of objects with a placement change, by address, kind, cluster and name."""
     rows = [row for row in plan.placements if row.action is not PlacementAction.KEEP]
     return {
         (str(row.address), row.kind, row.cluster, row.object): (row.action, row.source, row.target, row.trigger)

@@ -114,15 +114,17 @@ def sign_members(members: Mapping[str, bytes], sign: Callable[[str], Mapping[str
 
 
 def build_signature_member(digests: Mapping[str, str], sign: Callable[[str], Mapping[str, str]]) -> tuple[str, bytes]:
-    """Return the name and content of the member that signs members with these digests."""
+    """Return the name and content of the signature of members with these digests. `sign` signs the digest of all."""
     signature = sign(_compute_digest_of_digests(digests))
     return _SIGNATURE, json_codec.render_json(signature, indent=True) + b"\n"
 
 
 def read_signature(digests: Mapping[str, str], last: tuple[str, bytes], name: str) -> tuple[dict[str, Any] | None, str]:
-    """Return the signature in the `last` member (None: unsigned) and the digest it covers. Raises DiagnosticsError."""
+    """Return the signature in the `last` member of a file (None: unsigned), and the digest over the `digests` of the
+    others, to be compared with it. `name` is the file. Raises DiagnosticsError.
+    """
     signed_digests = {part: part_digest for part, part_digest in digests.items() if part != _SIGNATURE}
-    last_name, content = last
+    last_name, content = last  # a signature is always the last member
     signature = _parse_signature(content if last_name == _SIGNATURE else None, name)
     return signature, _compute_digest_of_digests(signed_digests)
 

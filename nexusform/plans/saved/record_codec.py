@@ -45,7 +45,7 @@ class ColumnField(NamedTuple):
 
 def write_table(records: Sequence[Struct], fields: Sequence[ColumnField]) -> dict[str, Any] | None:
     """Return the records as a table of columns: `{"rows": 40, "columns": {"name": {"each": [...]}}}`. Return None if
-    each field has one value for all records, because such a table could not be read.
+    each field has one value for all records: `read_table` needs one column with a value per record.
     """
     columns = {}
     for field in fields:

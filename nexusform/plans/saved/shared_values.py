@@ -155,8 +155,7 @@ class _NodeCollector:
             if part.__class__ is _SharedNode:  # else a scalar
                 part.uses += 1
             elif part.__class__ is str and part[:1] == _LETTER:
-                # The mark of references must begin no other text.
-                self.longest_run = max(self.longest_run, len(part) - len(part.lstrip(_LETTER)))
+                self._scan_texts_for_mark_letters((part,))  # the mark of references must begin no other text
         return self._add_collected_node(_SharedNode(keys, parts))
 
     def _add_collected_node(self, node: _SharedNode) -> _SharedNode:

@@ -198,7 +198,7 @@ def build_site_resources_note(supplies: SiteResources) -> Mapping[str, Any]:
     """Build the note of a site that records its resources besides machines: networks, storage and versions."""
     document = json.decode(json.encode(supplies))  # lists, as in a state that was read
     for name in ("runtime", "supported_until", "volume_sizes", "available_until", "upgrades", "attachable"):
-        if not document[name]:  # notes without known values stay unchanged
+        if not document[name]:  # unknown: the note stays equal to one from before these facts were recorded
             del document[name]
     return {SUPPLIES: document}
 

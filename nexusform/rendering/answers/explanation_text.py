@@ -72,10 +72,10 @@ def format_sku(sku: VmSku) -> str:
 
 
 def _describe_decision_steps(explanation: DecisionExplanation) -> Iterator[_Note]:
-    """Yield pairs such as `("3 rack", SENTENCE)`, to explain the choice of a machine for one VM. First come the
-    filters, with the number of machines left by each. The choice of the rack, the machine and its NUMA cells follow.
-    Rejected machines of the chosen rack have their reason, those elsewhere are counted. If no machine passed the
-    filters, yield only the filters.
+    """Yield pairs such as `("3 rack", SENTENCE)`, to explain the choice of a machine for one VM. Steps 1 and 2 are the
+    filters, with the number of machines left by each. If no machine is left, there are no others. Steps 3 to 5 choose
+    the rack, the machine and its NUMA cells. Rejected machines of the chosen rack have their reason, those elsewhere
+    are counted.
     """
     clauses: dict[str, list[str]] = {}  # texts of the filters, by the name of the line they share, such as "1 fits"
     for step in explanation.filters:
@@ -174,7 +174,7 @@ def build_explanation_document(
     """Build the explanation of a VM as JSON: ranked racks and machines, rejections, and shares over `samples` runs."""
     return {
         "object": name,
-        **_EXPLANATION_FORM(explanation),
+        **_EXPLANATION_FORM(explanation),  # its fields as JSON
         "certainty": None if certainty is None else certainty.get_shares_by_name(),
         "samples": samples,
     }
@@ -219,7 +219,8 @@ def build_removal_report(row: PlacementChange) -> Report:
     if row.source is not None:
         facts.append(f"It runs on {format_location_text(row.source)}.")
     is_predicted = row.provenance != "decided"  # the site chooses the VM, not nexusform
-    if row.trigger == "scale_in" and is_predicted and row.address.type.startswith("nexus_"):
+    is_nexus_type = row.address.type.startswith("nexus_")  # a resource of Azure, unlike a VNF of Tacker
+    if row.trigger == "scale_in" and is_predicted and is_nexus_type:
         facts.append("On a real site Azure picks the VMs to remove.")
     return Report(f"{row.object} ({row.sku})", verdict, is_finding=False, facts=tuple(facts))
 
@@ -278,11 +279,11 @@ def describe_alternatives(alternatives: Sequence[MachineAlternative], demand: De
     change; the others follow, the cheapest change first. A last line counts the machines with several needs.
     `pool_size` is the number of VMs in the pool.
     """
-    with_one_change = [alternative for alternative in alternatives if len(alternative.requirements) < 2]
-    alternatives_by_need = group_by(with_one_change, lambda item: item.requirements[0] if item.requirements else None)
+    simple = [alternative for alternative in alternatives if len(alternative.requirements) < 2]  # no need, or one
+    alternatives_by_need = group_by(simple, lambda item: item.requirements[0] if item.requirements else None)
     needs = sorted(alternatives_by_need, key=list(_NEED_SENTENCES).index)  # the cheapest change first
     lines = [_describe_needed_change(need, alternatives_by_need[need], demand, pool_size) for need in needs]
-    other_count = len(alternatives) - len(with_one_change)
+    other_count = len(alternatives) - len(simple)
     if other_count:
         lines.append(f"{format_count(other_count, 'machine')} would need several such changes.")
     return lines
@@ -373,16 +374,16 @@ def build_pools_report(address: str, pools: Sequence[PoolPlacement]) -> Report:
     """Build the answer about one or several pools at an address: how many VMs each has per rack, expected and actual.
     It names the first VM of each pool as an example for the next command. VMs without a rack make it a finding.
     """
-    has_several = len({pool.address for pool in pools}) > 1  # clusters
-    headers = ("cluster", *_POOL_HEADERS) if has_several else _POOL_HEADERS
+    has_several_clusters = len({pool.address for pool in pools}) > 1  # the pools of a cluster have its address
+    headers = ("cluster", *_POOL_HEADERS) if has_several_clusters else _POOL_HEADERS
     rows: list[Row] = []
     pool_sections: list[Section] = []
     racks: set[str] = set()
     for pool in pools:
         cluster, name, sku, count, expected_racks, actual_racks, expected_vms, actual_vms = build_table_row(pool.table)
         cells = (name, sku, count, f"{expected_racks} / {actual_racks}", f"{expected_vms} / {actual_vms}")
-        rows.append(Row((cluster, *cells) if has_several else cells, is_finding=pool.missing_count > 0))
-        pool_sections.append(_build_pool_section(pool, has_several))
+        rows.append(Row((cluster, *cells) if has_several_clusters else cells, is_finding=pool.missing_count > 0))
+        pool_sections.append(_build_pool_section(pool, has_several_clusters))
         racks |= pool.table.actual_vms_per_rack.keys()
     table = Table(headers, tuple(rows), number_columns=frozenset({headers.index("count")}))
     sections = [Section("How its pools spread (expected / actual)", table=table), *pool_sections]

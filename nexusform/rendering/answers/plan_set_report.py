@@ -85,10 +85,9 @@ def _build_capacity_section(named_plans: Iterable[_NamedPlan]) -> Iterable[Secti
     """Yield a section with the capacity per plan before and after; nothing if no plan has such figures."""
     rows: list[Row] = []
     for named_plan in named_plans:
-        table, _ = build_capacity_table(named_plan.plan.capacity, named_plan.plan.other_capacity)
+        table, _note = build_capacity_table(named_plan.plan.capacity, named_plan.plan.other_capacity)
         rows += [Row((named_plan.path, *row.cells)) for row in table.rows]
     if rows:
-        table = Table(
-            ("plan", "capacity", "before", "after"), tuple(rows), number_columns=frozenset((2, 3))
-        )  # before, after
+        headers = ("plan", "capacity", "before", "after")
+        table = Table(headers, tuple(rows), number_columns=frozenset({2, 3}))  # before, after
         yield Section("Spare capacity of the sites", table=table)

@@ -63,7 +63,7 @@ def list_references(references: Iterable[Traversal]) -> list[str]:
 
 
 def _build_provider(name: str, module_address: str, block: ProviderBlock | None) -> dict[str, Any]:
-    """Build a provider as configured by a module. A provider without configuration has its name only."""
+    """Build a provider as configured by a module ("": the root). Without a `block` it has no alias and expressions."""
     optional: dict[str, Any] = {"module_address": module_address}
     if block is not None:
         kind = PROVIDERS.get(name)
@@ -73,8 +73,8 @@ def _build_provider(name: str, module_address: str, block: ProviderBlock | None)
 
 
 def _add_providers(module: Module, providers: dict[str, Any]) -> dict[str, str]:
-    """Add the missing providers of a module to `providers` and return their keys in `provider_config` by resource
-    reference. A provider configured neither in the module nor in the root has a key such as `module.a.module.b:key`.
+    """Add the missing providers of a module to `providers`. Return their keys there by the references of resources. The
+    key of `simulated.lab` is the same for the root, and `module.a.module.b:simulated.lab` for a module of its own.
     """
     module_address = ".".join(f"module.{name}" for name in module.path)
     keys: dict[str, str] = {}

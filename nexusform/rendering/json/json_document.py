@@ -202,7 +202,7 @@ def _list_drift_documents(plan: Plan, show: bool) -> Iterator[dict[str, Any]]:
         yield document
     if plan.mode is Mode.REFRESH_ONLY:
         drift_addresses = {drift.address for drift in plan.drift}
-        for change in plan.changes:
+        for change in plan.changes:  # only moves
             if change.previous_address not in drift_addresses:  # a drift has both addresses already
                 yield _build_resource_change(change, show)
 

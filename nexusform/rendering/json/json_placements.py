@@ -227,10 +227,10 @@ _SURGE_FORM: Final = RecordForm(SurgeVerdict, "site cluster result")
 
 
 def build_decision_document(plan: Plan) -> dict[str, Any]:
-    """Build the figures of a plan for its approval. A capacity is a certain number of further VMs, null if unknown."""
+    """Build the figures of a plan for its approval. A capacity is a minimum of further VMs, null if unknown."""
     decision = build_decision(plan)
     return {
-        "impact": _IMPACT_FORM(decision.impact),
+        "impact": _IMPACT_FORM(decision.impact),  # a form converts a record to JSON
         "capacity": list(map(_build_spare_capacity, decision.capacity)),
         "upgrades": list(map(_SURGE_FORM, decision.upgrades)),
         "confidence": _CONFIDENCE_FORM(decision.confidence),
@@ -240,7 +240,9 @@ def build_decision_document(plan: Plan) -> dict[str, Any]:
 
 
 def _build_spare_capacity(row: SpareCapacitySummary) -> dict[str, Any]:
-    """Build the certain numbers of VMs with capacity on a site. The numbers before the plan are None for a new site."""
+    """Build the minimum numbers of further VMs with capacity on a site; None with missing data. The numbers before the
+    plan are also None for a new site.
+    """
     figures = {
         "before": row.before,
         "after": row.after,
@@ -249,5 +251,5 @@ def _build_spare_capacity(row: SpareCapacitySummary) -> dict[str, Any]:
     }
     minimums: dict[str, int | None] = {}
     for name, figure in figures.items():
-        minimums[name] = None if figure is None or row.lacks_data else figure.minimum  # missing data give a bound only
+        minimums[name] = None if figure is None or row.lacks_data else figure.minimum  # missing data: an upper bound
     return {"site": row.site, "vm_sku_name": row.vm_sku_name, **minimums}

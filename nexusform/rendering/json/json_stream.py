@@ -147,7 +147,7 @@ def create_drift_events(plan: Plan, time: str) -> Iterator[Event]:
         yield create_event("resource_drift", message, time, change=document)
     if plan.mode is Mode.REFRESH_ONLY:
         drift_addresses = {drift.address for drift in plan.drift}
-        for change in plan.changes:
+        for change in plan.changes:  # only moves
             if change.previous_address not in drift_addresses:  # otherwise its drift has both addresses
                 document = {"resource": build_resource_keys(change.address), "action": "move"}
                 if change.previous_address is not None:

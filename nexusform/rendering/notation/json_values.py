@@ -128,7 +128,7 @@ class BinaryOutput(Protocol):
     """A binary output: a file or a buffer."""
 
     def write(self, data: bytes, /) -> Any:
-        """Write some bytes."""
+        """Write some bytes; the result is not used."""
         ...
 
 

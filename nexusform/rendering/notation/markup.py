@@ -84,7 +84,7 @@ def build_breakable_name(text: str) -> Markup:
 def build_data_script(identifier: str, document: Any) -> Markup:
     """Build a script element with a JSON document that cannot end the element."""
     text = encode_value(document).decode("utf-8", errors="replace")
-    if "\\" in text:  # the elements of the page escape these characters too
+    if "\\" in text:  # show invisible characters as the elements of the page do, by their code points
         text = encode_value(escape_texts(document)).decode("utf-8", errors="replace")
     # JSON has "<" in strings only, and there the escape has the same meaning.
     text = text.replace("<", "\\u003c")

@@ -39,7 +39,7 @@ def describe_sampled_capacity(sampled_capacity: SampledShortage) -> str:
     missing_count = sampled_capacity.missing_count
     if missing_count.is_exact and not missing_count.maximum:  # none, in every sample
         return sample_text
-    scope = "in any layout" if sampled_capacity.is_exact else "in these samples"
+    scope = "in any layout" if sampled_capacity.is_exact else "in these samples"  # exact: bounds for every layout
     return f"{sample_text} VMs without capacity {scope}: {missing_count}."
 
 

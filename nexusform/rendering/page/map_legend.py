@@ -60,7 +60,7 @@ def build_cluster_styles(clusters: Sequence[str]) -> dict[str, ClusterStyle]:
     by_cluster: dict[str, ClusterStyle] = {}
     for number, cluster in enumerate(name for name in clusters if name != OUTSIDE):
         colour = number % len(COLOURS)
-        pattern = (number + number // len(COLOURS)) % len(PATTERNS)
+        pattern = (number + number // len(COLOURS)) % len(PATTERNS)  # when colours repeat, it moves on by one
         by_cluster[cluster] = ClusterStyle(cluster, keys[cluster], colour, pattern)
     if OUTSIDE in clusters:
         by_cluster[OUTSIDE] = ClusterStyle(OUTSIDE, keys[OUTSIDE], colour=-1, pattern=0)  # grey, for unmanaged VMs

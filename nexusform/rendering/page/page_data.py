@@ -143,7 +143,7 @@ def _build_site(site: SiteMap) -> dict[str, Any]:
     return {
         "id": site.id,
         "name": site.name,
-        "clusters": list(map(_CLUSTER_FORM, build_cluster_styles(site.clusters).values())),
+        "clusters": list(map(_CLUSTER_FORM, build_cluster_styles(site.clusters).values())),  # the fields as JSON
         "addresses": list(addresses),
         "pools": list(pools),
         "skus": list(map(list, skus)),
@@ -194,7 +194,7 @@ def _describe_vm_outcome(vm: MapVm) -> str:
         return ""
     if effect is Effect.RECREATED:  # in place, but with the mark of a move
         return describe_placement_effect(effect, describe_state(vm.row))
-    if effect is Effect.MOVED and vm.row.trigger in RECREATION_VERBS:
+    if effect is Effect.MOVED and vm.row.trigger in RECREATION_VERBS:  # such a change re-creates all VMs of a pool
         return _RECREATED_WITH_POOL
     return _EFFECT_TEXTS.get(effect, "")
 

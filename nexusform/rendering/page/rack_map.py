@@ -213,7 +213,7 @@ def _index_vms_by_machine(placements: Iterable[Placement | None]) -> dict[str, l
 
 
 def _map_site(site: SiteVms, rows: _RowsByVm, certain_racks: AbstractSet[_PoolRack]) -> SiteMap:
-    """Build the map of a site, with unmanaged VMs. On `certain_racks`, a pool has as many VMs in every sample."""
+    """Build the map of a site, with unmanaged VMs. On `certain_racks`, a pool has one number of VMs in all samples."""
     # VMs of a newly read inventory existed before, so none of them is placed.
     unmanaged = [
         MapVm(

@@ -65,7 +65,7 @@ def render_svg(plan: Plan) -> str:
     verdict = enclose("Blocked by ", describe_rejection(plan))
     if plan.errored:  # the maps have the current placement only
         return render_maps(maps, f"{verdict}. No changes were made", empty_text="The site has no VMs.")
-    for part in () if maps else load_domain_parts(plan):
+    for part in () if maps else load_domain_parts(plan):  # a plan without sites
         picture = part.picture(plan, verdict)
         if picture:
             return picture
@@ -166,9 +166,9 @@ class _SiteMapView(Struct, frozen=True):
         return vm.after if self.is_after else vm.before
 
     def get_mark(self, vm: MapVm) -> ChangeMark:
-        """Return the mark of a VM on this side. A VM is PLACED only after the plan, and REMOVED only before it."""
-        hidden_mark = ChangeMark.REMOVED if self.is_after else ChangeMark.PLACED
-        return ChangeMark.KEPT if vm.mark is hidden_mark else vm.mark
+        """Return the mark of a VM on this side. PLACED is shown only after the plan, REMOVED only before it."""
+        mark_of_other_side = ChangeMark.REMOVED if self.is_after else ChangeMark.PLACED
+        return ChangeMark.KEPT if vm.mark is mark_of_other_side else vm.mark
 
 
 _BEFORE_AND_AFTER: Final = (_SiteMapView("Before", is_after=False), _SiteMapView("After", is_after=True))
@@ -298,7 +298,7 @@ class _SiteDrawing:
             machine_width = machine.facts.cells * (scale.cell + _CELL_GAP) - _CELL_GAP
             start = min(sum(fill_levels), machine_width - _MIN_VM_WIDTH)
             width = min(share * scale.cell * vm.sku.numa_cells, machine_width - start)
-            fill_levels[0] += width  # any cell will do: the next such box starts at the sum of all
+            fill_levels[0] += width  # in the first cell: the next such box starts at the sum of all cells
             parts += _render_box(self._styles[vm.cluster], mark, scale.label + start, width, scale)
         for cell in location.cells:
             if cell >= machine.facts.cells:  # no such cell is drawn

@@ -73,7 +73,8 @@ def render_markdown(
     report = build_plan_report(view)
     lines = [*render_decision(report.decision, _BOX_WIDTH), *render_counts(view, _BOX_WIDTH, PLAIN)]
     block = format_code_block("\n".join(map(_truncate_line, lines)), "text")
-    alert = "CAUTION" if report.verdict else f"{report.impact}".upper()  # the verdict is the reason of a rejection
+    # The verdict is the reason of a rejection. An impact has the name of an alert: note, warning or caution.
+    alert = "CAUTION" if report.verdict else f"{report.impact}".upper()
     title = f"### nexusform: {escape_plain_text(report.title)}"
     head = (title, *report.facts, f"> [!{alert}]", *(f"> {line}" for line in block.split("\n")))
     parts = [ReportPart("The verdict", importance=100, lines=head, is_atomic=True)]
@@ -206,9 +207,8 @@ _SIGN_MEANINGS: Final = ((_CLOSED, "cordoned"), (_NO_MACHINE, "no machine"), (_T
 
 
 def render_rack_picture(racks: Sequence[RackVmCounts], *, has_several_sites: bool = False) -> list[str]:
-    """Render the VMs per machine of changed racks before and after the plan, in lines of up to MAX_WIDTH columns.
-
-    The racks with the most removed VMs come first in `racks`. Only the first existing and new racks are shown, then the
+    """Render the VMs per machine of changed racks before and after the plan, in lines of up to MAX_WIDTH columns. The
+    racks with the most removed VMs come first in `racks`. Only the first existing and new racks are shown, then the
     number of the other racks and a legend. Return [] if no machine has another number of VMs after the plan.
 
     For example, a rack of 5 machines (the first one cordoned, the third one new) and a new rack of 2 machines give:

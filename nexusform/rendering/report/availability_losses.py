@@ -52,7 +52,7 @@ def _describe_control_plane_losses(plan: Plan) -> Iterator[str]:
     loss of a single VM breaks the quorum, because a majority of the VMs must be up.
     """
     down: Counter[tuple[str, str]] = Counter()  # control-plane VMs down at once, by (site id, cluster)
-    growth: Counter[tuple[str, str]] = Counter()  # added minus lost control-plane VMs, by cluster
+    growth: Counter[tuple[str, str]] = Counter()  # added minus removed and lost control-plane VMs, by cluster
     for row in list_vm_rows(plan):
         if row.pool != _CONTROL_PLANE:
             continue
@@ -99,7 +99,7 @@ def _describe_workload_losses(plan: Plan) -> Iterator[str]:
     removal_times = _compute_removal_times(plan)
     workloads: dict[tuple[str, str], _Replicas] = {}  # by (address, workload name)
     for row in plan.placements:
-        if KINDS[row.kind].runs_on_vms and _JOB not in row.pool:  # a pod; its `pool` is its workload, but not a job
+        if KINDS[row.kind].runs_on_vms and _JOB not in row.pool:  # a pod of a workload (`pool`) other than a job
             _add_pod_effect(workloads.setdefault((str(row.address), row.pool), _Replicas()), row, removal_times)
     protected_workloads: set[str] = set()
     for upgrade in plan.upgrades:
@@ -124,7 +124,7 @@ def _describe_downtime(name: str, replicas: _Replicas, *, is_protected: bool) ->
     text = _describe_replica_effects(replicas.effects)
     if replicas.effects.keys().isdisjoint((Effect.MOVED, Effect.RECREATED)):  # no pod comes back
         yield f"{name} has no replica left: {text}"
-    # All pods are down at once: without a drain, or by the drains of one batch.
+    # All pods are down at once: their nodes are lost without a drain, or drained in one batch.
     elif replicas.removal_times == {_IMMEDIATE} or (len(replicas.removal_times) == 1 and not is_protected):
         yield f"{name} is down for some time: {text}"
 
@@ -148,9 +148,9 @@ def _add_pod_effect(replicas: _Replicas, pod: PlacementChange, removal_times: Ma
 
 
 def _compute_removal_times(plan: Plan) -> dict[Node, _RemovalTime]:
-    """Return the removal time of each node in a batched upgrade, by every name of the node. A time is not a clock time,
-    but a pool (site id, cluster, pool) with the number of a batch. Azure upgrades the nodes of a pool in the order of
-    their numbers. So each full batch of them is removed at one time.
+    """Return the removal time of each node in a batched upgrade. A node has two keys if the platform gives it another
+    name. A time is not a clock time, but a pool (site id, cluster, pool) with the number of a batch. Azure upgrades the
+    nodes of a pool in the order of their numbers, one batch at a time.
     """
     batch_sizes: dict[tuple[str, str, str], int] = {}
     for upgrade in plan.upgrades:

@@ -105,7 +105,7 @@ def _build_site_figures(
             is_worse = False
             if row is not None:
                 before, after = format_spare_resources(row, row.free_before), format_spare_resources(row, row.free)
-                is_worse = row.free is not None and row.free < (row.free_before or 0)  # a deficit is worse than unknown
+                is_worse = row.free is not None and row.free < (row.free_before or 0)  # from unknown to a deficit, too
             figures[site] += (_CapacityTableRow(label, before, after, is_worse),)
     return figures
 

@@ -137,9 +137,9 @@ def _build_condensed_texts(
                 changes += _describe_further_entries(old, new, changed_names)
             hint = ", see below" if placements_follow else ""
             texts[name] = f"({', '.join(changes)}{hint})"
-        elif new and not before:
+        elif new and not before:  # a new object, without counts of its placements
             texts[name] = f"({len(new):,} placed)"
-        elif old and not after:
+        elif old and not after:  # a deleted object, such as a drift
             texts[name] = f"({len(old):,} removed)"
     texts |= _format_changed_lists(before, after)
     machines = _get_mapping_attribute(before, _MACHINES) or _get_mapping_attribute(after, _MACHINES)

@@ -142,7 +142,7 @@ def _build_block_clauses(
             is_whole_rack = len(machines) > 1 and len(names) == len(machines)
             subject = f"all {len(names):,} machines" if is_whole_rack else format_names(names)
             if symbol == DELETED:
-                subject += " no longer"  # a fact about them is gone: ` (evacuate = true)` follows
+                subject += " no longer"  # their settings are deleted: ` (evacuate = true)` follows
         else:
             subject = f"{_SIGNS.get(symbol, '')}{format_names(names)}"
         yield from (f"{subject}{clause}" for clause in block_clauses)

@@ -118,7 +118,7 @@ def _describe_impact(plan: Plan, figures: ImpactSummary) -> str:
         stopped = format_count(figures.stopped, "VM")
         stop_clauses.append(f"{stopped} to stop for machine actions, at most {figures.max_stopped:,} at a time")
     unpredicted = count_unpredicted_resources(plan)
-    if not clauses:  # no other running object is affected: stopped VMs come first
+    if not clauses:  # no other running object is affected: move the clause on stopped VMs, if any, to the front
         scope = " by the predicted changes" if unpredicted else ""
         clauses, stop_clauses = stop_clauses or [f"no running workload affected{scope}"], []
     elif figures.max_down:
@@ -348,7 +348,7 @@ def _build_previous_plan_line(since: PreviousPlanDifferences | None) -> list[Dec
     """
     if since is None:
         return []
-    # If each object is counted as a move or a removal, the names are omitted.
+    # Name the objects unless the differences of moves and removals explain all of them.
     has_uncounted_objects = len(since.objects) != abs(since.moved) + abs(since.removed)
     objects = format_first_items(since.objects, _MAX_NAMES) if has_uncounted_objects else ""
     clauses = (

@@ -259,7 +259,7 @@ class Comparison(Struct, frozen=True):
             is_always_shown = self.show_unchanged or name in identifying_names
             part_type, part_marks = types.get(name, DYNAMIC), marks.select_part(name, name)
             if not is_always_shown and part_marks is NO_MARKS and _is_equal(old_value, new_value, part_type):
-                continue  # equal, so hidden. With marks of sensitivity, `compare` finds if they change
+                continue  # equal, so hidden. Marks of sensitivity may differ: then `compare` is needed
             child = compare(name, old_value, new_value, part_type, part_marks)
             if is_always_shown or child.symbol != SAME:
                 children.append(child)

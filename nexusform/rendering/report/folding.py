@@ -395,10 +395,9 @@ def _merge_sites(general_site: SitePools, rows: tuple[PoolRow, ...], members: Se
 
 
 def _restore_site_names(rows: Sequence[PoolRow], sites: Sequence[SitePools]) -> tuple[PoolRow, ...] | None:
-    """Return the rows of sites merged as equal, with names for all of them. In the names of clusters and racks, SITE
-    replaces the name of the site: `SITE-rack1,2`. A row has the clusters of all sites. It has the racks if they are
-    equal on all sites, else only their number. Return None if the clusters of a row have several prefixes, and so no
-    short common name.
+    """Return the common `rows` of equal sites with names for all of them. In the names of clusters and racks, SITE
+    replaces the name of the site: `SITE-rack1,2`. A row gets the clusters of all sites. It gets the racks if they are
+    equal on all sites, else it keeps their number. Return None if the clusters of a row have no common prefix.
     """
     named_rows: list[PoolRow] = []
     for number, row in enumerate(rows):

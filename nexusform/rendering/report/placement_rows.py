@@ -253,7 +253,7 @@ def find_pools_recreated_at_once(plan: Plan) -> frozenset[tuple[str, str, str]]:
 def build_placement_groups(
     plan: Plan, detail: ShownPlacements, location_formatter: LocationFormatter = format_location_text
 ) -> tuple[PlacementLineGroup, ...]:
-    """Return a group of lines per changed pool, VMs first; with `detail` ALL, one per pool. `location_formatter`
+    """Return a group of lines per changed pool, or with `detail` ALL per pool, those of VMs first. `location_formatter`
     formats the locations on lines of a single object.
     """
     if detail is ShownPlacements.NONE:
@@ -274,11 +274,11 @@ def build_placement_groups(
         if pool_rows or detail is ShownPlacements.ALL:
             table = tables.get(pool_key)  # pods, bindings and removed clusters have none
             group = _build_pool_group(pool_rows, table, detail, location_formatter, simultaneous_pools)
-            if pool_rows and group.kind == VM:  # name the site if several sites have a cluster of this name
+            if pool_rows and group.kind == VM:  # VM names contain the cluster: add the site if several have such a one
                 prefix = format_cluster(pool_rows[0]).removesuffix(pool_rows[0].cluster)  # `SITE/` or ""
                 group = replace(group, lines=tuple(replace(line, label=prefix + line.label) for line in group.lines))
             groups.append(group)
-    # VM lines have no group name, so they come first, before the groups of bindings and pods.
+    # VMs come first: reports show their lines without the name of the pool as a heading.
     return tuple(sorted(groups, key=lambda group: get_kind_order(group.kind)))
 
 
@@ -376,7 +376,9 @@ def _build_folded_line(run: Sequence[PlacementChange]) -> PlacementLine:
 def _build_recreation_line(
     run: Sequence[PlacementChange], simultaneous_pools: frozenset[tuple[str, str, str]]
 ) -> PlacementLine:
-    """Build one line for re-created nodes of a pool, with counts in place and on other machines as its target."""
+    """Build one line for re-created nodes of a pool, with counts in place and on other machines as its target. The
+    state of the line is AT_ONCE in `simultaneous_pools`, otherwise empty.
+    """
     ordered = sorted(run, key=_get_sort_key)
     in_place = sum(compute_effect(row) is Effect.RECREATED for row in run)
     counts = [(len(run) - in_place, "on other machines"), (in_place, "in place")]
@@ -384,7 +386,7 @@ def _build_recreation_line(
         symbol=_SYMBOLS[run[0].action],
         action=run[0].action,
         label=_format_run_label(ordered),
-        effect=Effect.MOVED,
+        effect=Effect.MOVED,  # also for nodes in place
         origin="",
         target=", ".join(format_counts(counts)),
         trigger=run[0].trigger,
@@ -484,7 +486,7 @@ def get_action_text(line: PlacementLine) -> str:
 
 
 def _is_observed_elsewhere(row: PlacementChange) -> bool:
-    """Return whether a kept VM was observed at another location than in the state."""
+    """Return whether a kept VM was observed at another location than in the state. Other kept VMs have no trigger."""
     return row.kind == VM and row.action is PlacementAction.KEEP and bool(row.trigger)
 
 

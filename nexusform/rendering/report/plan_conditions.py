@@ -215,7 +215,7 @@ def _count_compute_machines(site: SiteVms) -> int:
     count = 0
     for machine in site.machines:
         if machine.exists_after and machine.facts.rack not in planned_racks:
-            reasons = set(machine.facts.unschedulable_reason.split(", "))  # {""} for a machine open to VMs
+            reasons = set(machine.facts.unschedulable_reason.split(", "))  # {""} for an open machine: temporary, too
             is_out_of_service = machine.facts.status is not None  # only these have a status
             if is_out_of_service or reasons <= _TEMPORARY_REASONS:
                 count += 1

@@ -319,8 +319,9 @@ def build_all_pools_section(view: PlanReportData) -> Section:
 
 def _build_pools(view: PlanReportData, sites: Sequence[SitePools]) -> Section:
     """Build the section with a table per site, and the number of pools beyond the maximum of rows."""
-    is_scaled_in = any(table.minimum_remaining_on_rack is not None for table in view.plan.placement_tables)
-    has_choice, is_only_site = view.placed_vms > 0 or is_scaled_in, len(view.plan.sites) < 2
+    # A choice: locations of placed VMs, or the VMs to remove from a smaller pool.
+    has_removal_choice = any(table.minimum_remaining_on_rack is not None for table in view.plan.placement_tables)
+    has_choice, is_only_site = view.placed_vms > 0 or has_removal_choice, len(view.plan.sites) < 2
     tables = tuple(_build_pool_table(site, has_choice=has_choice, is_only_site=is_only_site) for site in sites)
     hidden_count = sum(site.hidden_pools for site in sites)
     lines = (f"and {format_count(hidden_count, 'more pool')}",) if hidden_count else ()
@@ -389,7 +390,7 @@ def build_listed_vm_section(view: PlanReportData) -> Section:
     if not 0 < len(listed) <= MAX_LISTED_VMS:
         return section  # with similar VMs together
     items = chain.from_iterable(group.items for group in section.groups)
-    other_items = [item for item in items if item.symbol not in ("~", "+")]  # many new VMs are in the table of pools
+    other_items = [item for item in items if item.symbol not in ("~", "+")]  # such as removed VMs
     return replace(section, groups=(ItemGroup(name="", items=(*map(_build_item, listed), *other_items)),))
 
 

@@ -104,7 +104,7 @@ def format_object_address(address: object, deposed: str) -> str:
 def build_change_comments(change: Change) -> tuple[str, ...]:
     """Return the further comment lines: reason, previous address and import id."""
     lines = [_format_reason(change)]
-    if change.action is not Action.NO_OP:  # there the headline states a move or an import
+    if change.action is not Action.NO_OP:  # else the move or import is the headline
         if change.reason != "delete_because_no_move_target":  # this reason names both addresses
             lines.append(enclose("(moved from ", change.previous_address, ")"))
         lines.append(enclose('(imported from "', change.importing, '")'))

@@ -214,8 +214,8 @@ def _describe_separation(verdicts: Iterable[SeparationVerdict]) -> Iterator[str]
 
 
 def _describe_accuracy(score: SitePredictionAccuracy) -> str:
-    """Return sentences about the accuracy of predictions on a site: the replay of its history, and predictions of
-    earlier plans. The reasons of results not verified come last.
+    """Return sentences about the accuracy of predictions on a site: the replay of its history, with the VMs predicted
+    correctly (`hits`), and predictions of earlier plans. The reasons of results not verified come last.
     """
     sentences = []
     unverified = f"{score.unverified_count:,} not verified"

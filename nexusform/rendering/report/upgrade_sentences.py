@@ -113,8 +113,8 @@ def _format_verdict(upgrade: Upgrade) -> str:
         pool = upgrade.blocked_pools[0]
         return f"stops at batch {pool.failed_batch} of {pool.pool}"
     blocked = "is blocked" if upgrade.budgets else ""
-    uncertain_pools = tuple(dict.fromkeys(chain.from_iterable(pool.scale_in_pools for pool in upgrade.pools)))
-    selection = enclose("the VMs of ", format_first_items(uncertain_pools, _MAX_NAMES), " that Azure removes")
+    smaller_pools = tuple(dict.fromkeys(chain.from_iterable(pool.scale_in_pools for pool in upgrade.pools)))
+    selection = enclose("the VMs of ", format_first_items(smaller_pools, _MAX_NAMES), " that Azure removes")
     doubt = enclose("may lack surge capacity, depending on ", selection)
     return join_texts((blocked, doubt), ", and ") or "fits"
 

@@ -214,7 +214,7 @@ def pair_stanzas(plan: Plan, stanzas: Iterable[ChangeStanza]) -> list[tuple[Chan
 
 
 def _replace_names(body: str, change: Change) -> str:
-    """Replace the rendered id, name and instance key of an object in a text, and its site if the object stays there."""
+    """Replace the quoted id, name, instance key and (if unchanged) site of an object in a text by a null character."""
     sides = [side for side in (change.before, change.after) if side is not None]
     names = [change.address.key, *(side.get(attribute) for side in sides for attribute in ("id", "name"))]
     sites = {side.get("site_id") for side in sides}

@@ -1,5 +1,6 @@
 """Diagnostics as text, in OpenTofu's box with source lines."""
 
+import re
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
@@ -196,12 +197,7 @@ class SourceSnippet(Struct, frozen=True):
 def _index_line_starts(file: SourceFile) -> tuple[bytes, tuple[int, ...]]:
     """Return the bytes of a file and the start of each line, cached per file."""
     data = file.text.encode()
-    starts = [0]
-    newline = data.find(b"\n")
-    while newline >= 0:
-        starts.append(newline + 1)
-        newline = data.find(b"\n", newline + 1)
-    return data, tuple(starts)
+    return data, (0, *(newline.end() for newline in re.finditer(b"\n", data)))
 
 
 def extract_snippet(diagnostic: Diagnostic, files: Mapping[str, SourceFile]) -> SourceSnippet | None:

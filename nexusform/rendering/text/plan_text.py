@@ -385,8 +385,8 @@ def _render_changes(view: PlanReportData, paint: Painter, options: PlanTextOptio
 
 
 def _render_verdict(view: PlanReportData, paint: Painter, width: int) -> list[str]:
-    """Render the `Plan:` line, or `No changes.` with the comparison made. Then render the counts of placements, and
-    their changes. If only outputs change, there is no such line.
+    """Render the `Plan:` line, or `No changes.` with the comparison made; neither if only outputs change. Then render
+    the counts of placements, and their changes.
     """
     plan = view.plan
     counts = render_placement_counts(view.summaries, paint, width)

@@ -74,7 +74,7 @@ def _render_section(section: Section, paint: Painter, width: int) -> list[str]:
     lines += map(escape_control_characters, section.commands)
     if section.table is not None:
         table = section.table
-        if section.is_folded:  # a long table with rows of the finding has only these
+        if section.is_folded:  # of a long table show only the rows with findings, if any
             rows = table.rows
             if len(rows) > MAX_DETAIL_ROWS and table.has_findings:
                 rows = tuple(row for row in rows if row.is_finding)
@@ -281,9 +281,9 @@ def render_decision(decision: Sequence[DecisionLine], width: int, paint: Painter
 
 
 def render_labelled_text(label: str, text: str, indent: int, width: int, gap: int = 2) -> list[str]:
-    """Return lines with `label` and, from column `indent` on, the wrapped text. If the label is longer (it can have
-    colours), the text follows after `gap` spaces if it fits on the line; else it is below. A narrow or cut column of
-    text moves to the left, below the label. Lines have no trailing spaces.
+    """Return lines with `label` (it can have colours) and, from column `indent` on, the wrapped text. After a longer
+    label, the whole text follows after `gap` spaces if it fits on the line, else it is below. If the column of the text
+    is too narrow, or would cut a word, it begins further left. Lines have no trailing spaces.
     """
     if count_columns(label) > width and " " in label.strip():
         # Names may be as long as a line, so the last word of a label moves below.
