@@ -121,7 +121,7 @@ def test_unknown_rules_are_reported_where_they_are_ignored(lab: Path, capsys: py
     line = (settings + MAIN[: MAIN.index('resource "nexus_kub')]).count("\n") + 1
     places = [(problem["range"]["start"]["line"], problem["range"]["start"]["column"]) for problem in unknown]
     assert places == [(3, 14), (line, 3), (line + 1, 4)]
-    details = [problem["detail"].split(" Nothing is ignored.")[0] for problem in unknown]
+    details = [problem["detail"].split(" Rules: ")[0] for problem in unknown]
     assert details == [
         'There is no lint rule "shared-machines". Did you mean "shared-machine"?',
         'There is no lint rule "zone-pinned". Did you mean "zones-pinned"?',

@@ -60,7 +60,7 @@ def find_unknown_rules(configuration: Configuration) -> list[Diagnostic]:
     for rule_id, span in places:
         if rule_id not in RULE_IDS:
             subject = f'There is no lint rule "{rule_id}".' if rule_id else "This comment names no lint rule."
-            detail = f"{subject}{suggest_name(rule_id, RULE_IDS)} Nothing is ignored. Rules: {', '.join(RULE_IDS)}."
+            detail = f"{subject}{suggest_name(rule_id, RULE_IDS)} Rules: {', '.join(RULE_IDS)}."
             problems.append(build_warning("unknown-lint-rule", detail, span))
     return problems
 
