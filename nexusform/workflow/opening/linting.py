@@ -40,11 +40,12 @@ def lint_plan(
     """
     catalogue = CATALOGUES.get(result.plan.catalogue) or CATALOGUES[NEWEST]
     skus = tuple(catalogue.vm_skus.values())
-    removed_vms = {} if everything else _index_removed_vms(result.sites.values())  # then the sites have none left
+    # With `everything`, the rules start from sites after the plan: its removed VMs are already gone there.
+    removed_vms = {} if everything else _index_removed_vms(result.sites.values())
     pools = tuple(_build_lint_pools(result.objects, removed_vms, everything=everything))
     evaluated_pools = {(pool.owner, pool.pool) for pool in pools} if everything else set()
     sites = {site_id: _build_lint_site(site, evaluated_pools) for site_id, site in result.sites.items()}
-    if literal_only:
+    if literal_only:  # such rules simulate no placements
         sites = {site_id: LintSite(site.id, site.machines) for site_id, site in sites.items()}
     lint_input = LintInput(pools, sites, skus, includes_costless=everything)
     return run_rules(lint_input, configuration.settings.ignored_rules, literal_only=literal_only)
@@ -69,7 +70,7 @@ def _build_lint_site(site: SitePlan, evaluated_pools: Collection[tuple[str, str]
     """Build the facts of a site for the lint rules. The rules simulate placements on the site before the plan; with
     `evaluated_pools`, on the site after the plan, without the VMs of these pools.
     """
-    scheduler = site.base
+    scheduler = site.base  # the site before the plan
     if evaluated_pools:
         scheduler = site.scheduler.copy()
         for vm in site.scheduler.list_vms():

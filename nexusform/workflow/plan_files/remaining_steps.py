@@ -64,9 +64,10 @@ def find_remaining_steps(
         return None, problems
     steps = tuple(step for step in saved.plan.steps if step.id not in remaining.completed_steps)
     plan = replace(saved.plan, steps=steps)
-    remaining_steps = RemainingSteps(saved, plan, not remaining.has_ended, remaining.plan_digest)
+    was_interrupted = not remaining.has_ended  # killed, so its end is not recorded
+    remaining_steps = RemainingSteps(saved, plan, was_interrupted, remaining.plan_digest)
     state = stored.state
-    # A checkpoint keeps the state's serial, and the remaining steps get the next one. Another serial is a later change.
+    # The state has the serial of the apply, or still the one before it. Any other serial is of a later change.
     if state.lineage != remaining.lineage or state.serial not in (remaining.serial - 1, remaining.serial):
         state_changed_error = build_error(
             "state-changed-since-apply",

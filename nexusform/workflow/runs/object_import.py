@@ -117,14 +117,14 @@ def find_imports(request: PlanRequest, providers: Mapping[str, Provider], *, gen
         result.diagnostics += new_problems
         if found_object is None:
             continue
-        if not found_object.creation:  # the provider has no creation numbers, so continue those of the state
+        if not found_object.creation:  # unknown at the provider: continue the numbers of the objects in the state
             last_number += 1
             found_object = replace(found_object, creation=last_number)
         result.objects[target.address] = ImportedObject(target.id, found_object, target.span)
         if target.block is None:  # render the missing block
             schema = request.registries.resource_types[target.address.type].schema
             arguments = dict(found_object.attributes)
-            if found_object.provider != DEFAULT_PROVIDER:  # not the simulated one: facts of the site are no arguments
+            if found_object.provider != DEFAULT_PROVIDER:  # it reads a site: omit facts observed there
                 arguments |= {name: None for name, attribute in schema.attributes.items() if attribute.observed}
             blocks.append(render_resource_block(target.address, schema, arguments))
     # Computed attributes, such as the capacity of a cluster, need all objects.
@@ -393,7 +393,7 @@ def import_object(
     found_object, problems = find_imported_object(target, request, providers)
     if found_object is None:
         return [replace(p, subject=None, block="") for p in problems]  # a command has no import block to point at
-    if not found_object.creation:  # the provider has no creation numbers, so continue those of the state
+    if not found_object.creation:  # unknown at the provider: continue the numbers of the objects in the state
         found_object = replace(found_object, creation=state.last_creation + 1)
     new_state = replace(
         state,
