@@ -209,7 +209,7 @@ def declare_positionals(*, metavar: str | None = None, required: bool = False) -
 
 
 def declare_flag_group(record: type[Record]) -> Record:
-    """Declare a group of shared flags: those of the fields of `record`."""
+    """Declare a record field as a group of shared flags, the fields of `record`. mypy sees the type of the record."""
     return cast("Record", _FlagGroup(record))
 
 

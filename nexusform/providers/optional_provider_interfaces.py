@@ -14,12 +14,12 @@ class FinderByArguments(Protocol):
     """Provider with imports by the arguments of a block instead of an id."""
 
     def needs_arguments(self, resource_type: str) -> bool:
-        """Return whether objects of a type are found by their arguments."""
+        """Return whether an import finds objects of this type by the arguments of their block, not by an id."""
 
     def find_configured_object(
         self, resource_type: str, arguments: Mapping[str, Any]
     ) -> tuple[ObjectKey, Mapping[str, Any]]:
-        """Find the real objects of a block; return the block's key and attributes. Raises ProviderProblem."""
+        """Find the real objects of a block to import. Return key and attributes to record. Raises ProviderProblem."""
 
 
 @runtime_checkable
@@ -47,7 +47,7 @@ class IdentifiedProvider(Protocol):
     has_fixed_identity: bool
 
     def read_identity(self, recorded: Mapping[str, Any], objects: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-        """Read the identity; `objects` are the attributes of the recorded objects. Raises ProviderProblem."""
+        """Read the identity. In the state are the identity `recorded` and these `objects`. Raises ProviderProblem."""
 
     def compare_identity(self, recorded: Mapping[str, Any], observed: Mapping[str, Any]) -> IdentityComparison:
         """Compare a recorded identity with the observed one."""

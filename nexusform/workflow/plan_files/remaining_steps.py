@@ -43,7 +43,7 @@ class RemainingSteps(Struct, frozen=True):
 
 
 def count_steps(plan: Plan) -> int:
-    """Count the steps without gates: these only wait for other steps, and report no progress."""
+    """Count the steps, except gates: a gate only waits for other steps, and reports no progress."""
     return sum(step.kind is not StepKind.GATE for step in plan.steps)
 
 

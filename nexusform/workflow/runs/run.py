@@ -319,8 +319,8 @@ class Run(Struct):
         """Return the result with the findings of the lint rules, and the disabled rules. Errors prevent all rules."""
         findings: list[Diagnostic] = []
         # The rules are about pools with a count and VMs placed by this plan.
-        objects = result.objects.values()
-        has_pools_to_lint = any(pool.count_path for vms in objects if vms.placements.new_handles for pool in vms.pools)
+        planned_objects = [item for item in result.objects.values() if item.placements.new_handles]
+        has_pools_to_lint = any(pool.count_path for item in planned_objects for pool in item.pools)
         if has_pools_to_lint and not result.plan.errored:
             from nexusform.workflow.opening.linting import lint_plan
 
