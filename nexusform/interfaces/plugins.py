@@ -242,7 +242,7 @@ class ReadRequest(Struct, frozen=True):
 
     @property
     def known_attributes(self) -> Mapping[str, Any]:
-        """Known attributes of the object, if it exists."""
+        """Attributes of the object in the state, else the planned ones of a step that may have created it, else {}."""
         return self.attributes or self.planned or {}
 
 

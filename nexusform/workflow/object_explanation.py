@@ -210,7 +210,9 @@ class _ExplanationQuery(Struct, frozen=True):
         return make_plan(replace(request, explain=explained_vms, includes_remedies=includes_remedies))
 
     def _index_current_vms(self) -> dict[str, _CurrentVm]:
-        """Return (address, VM, note of its object) by name for the VMs in the state at the pattern; later ones win."""
+        """Index the VMs in the state at the pattern by name, with address and private note of the object; the last of
+        equal names counts.
+        """
         vms: dict[str, _CurrentVm] = {}
         objects = self.request.state.list_current_objects()
         for address, current in sorted(objects, key=lambda entry: compute_address_order(entry[0])):
@@ -349,9 +351,7 @@ def explain_pools(planned: PlanResult, state: State, pattern: AddressPattern, na
 def _collect_placement_origins(
     address: Address, pool: PoolDemand, rows: Mapping[tuple[Address, str], PlacementChange], state: State
 ) -> tuple[VmCountByTrigger, ...]:
-    """Count a pool's VMs by the reason of their placement (trigger) and the serial of its apply (None: this plan). A VM
-    without a record of its placement is not counted.
-    """
+    """Count a pool's VMs by the recorded reason of placement (trigger) and serial of its apply (None: this plan)."""
     current = get_current_object(state.instances.get(address))
     note = current.note if current is not None else {}  # private data in state, with the origins of placements
     counts: Counter[tuple[str, int | None]] = Counter()

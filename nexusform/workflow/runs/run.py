@@ -330,8 +330,8 @@ class Run(Struct):
         return replace(result, plan=replace(result.plan, diagnostics=diagnostics, disabled_rules=disabled_rules))
 
     def rebuild_plan(self, saved_plan: Plan) -> Plan:
-        """Plan again with the recorded inputs of a saved plan: providers read nothing. Without results based on sampled
-        schedules, the new plan needs no samples either.
+        """Plan again with the recorded inputs of a saved plan: providers read nothing. Samples, schedules with random
+        choices, are planned only if the saved plan has results based on them.
         """
         from nexusform.plans.saved.plan_comparison import has_sampled_verdicts
 

@@ -131,8 +131,8 @@ def _compare_with_new_plan(run: Run, saved: SavedPlan, *, is_verified: bool) -> 
 
 
 def _compare_all_parts(plan: Plan, new_plan: Plan) -> CheckedPlan:
-    """Accept the plan if all of its parts equal those of a new plan. Confidence is compared only if verdicts depend on
-    samples: otherwise the new plan was made without samples.
+    """Accept the plan if all of its parts equal those of a new plan. The figures of confidence need samples (schedules
+    with random choices), so they are compared only if the new plan has them, too.
     """
     if has_sampled_verdicts(plan):
         differing_parts = list_different_parts(plan, new_plan)
