@@ -139,8 +139,8 @@ def find_imports(request: PlanRequest, providers: Mapping[str, Provider], *, gen
 def add_computed_attributes(
     objects: Mapping[Address, Mapping[str, Any]], registries: PluginRegistries
 ) -> dict[Address, dict[str, Any]]:
-    """Return the attributes of objects, completed by those computed from VMs, such as a cluster's capacity. An attribute
-    is added only if it is absent or null; all others keep their values.
+    """Return the attributes of objects with those computed from VMs, such as a cluster's capacity. An attribute is
+    added only if it is absent or null; all others keep their values.
     """
     vm_objects = [SiteObject(address, attributes, creation=0) for address, attributes in objects.items()]
     layout = build_site_layout(vm_objects, registries)
