@@ -189,7 +189,7 @@ def _render_state_text(target: ShownContent, arguments: ShowArguments, screen: S
         if write is not None:
             width, show_sensitive = screen.known_width, arguments.show_sensitive
             text = write(target.state.instances, arguments.status_version, width, show_sensitive=show_sensitive)
-            if text:  # "": the writer does not support these objects
+            if text:  # "": an object is unreadable or sensitive
                 return text
     return render_state(target.state, build_registries(), colour=screen.colour, show_sensitive=arguments.show_sensitive)
 

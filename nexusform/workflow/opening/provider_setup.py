@@ -107,7 +107,7 @@ def check_provider_addresses(
         if context.is_allowed(address):
             continue
         rejection = context.explain_rejection("An address" if is_sensitive else f'The address "{address}"')
-        detail = f"{rejection} {definition.alternative}"  # advice about a provider without such an address
+        detail = f"{rejection} {definition.alternative}"  # `alternative`: how to do without the address
         header = _format_block_header(block)
         errors.append(build_error("remote-address-not-allowed", detail, block.span, block=header))
     return errors

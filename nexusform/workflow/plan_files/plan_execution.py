@@ -310,7 +310,7 @@ def _compute_final_results(run: Run, plan: Plan, applied: ApplyResult) -> FinalR
     if not applied.is_complete:  # objects may be unfinished
         return FinalResults(run.stored.state.outputs, plan.checks)
     request = build_base_request(run.project, StoredState(applied.state))
-    # Outputs based on these resources (addresses without instance keys) have other values than planned.
+    # Outputs based on these resources (addresses without instance keys) are evaluated again.
     wrong_addresses: set[str] = set()
     for prediction in (*applied.wrong_predictions, *applied.ties):
         wrong_addresses.add(re.sub(r'\["(?:[^"\\]++|\\.)*+"\]|\[[0-9]+\]', "", prediction.address))

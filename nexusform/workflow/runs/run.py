@@ -217,7 +217,7 @@ class Run(Struct):
             return self.build_failed_plan(options, diagnostics)
         result, dry_run_diagnostics = self._add_dry_run_results(result, options, request)
         diagnostics += dry_run_diagnostics
-        # The reason is given for -refresh=false only. A plan after an unreachable server has a warning of its own.
+        # For -refresh=false only: some internal plans give no reason, and a plan from the state has its own warning.
         if options.dry_run_skip_reason and not self.unreachable and has_observing_provider:
             detail = "-refresh=false: the plan uses the recorded state. Changes made outside of nexusform are unknown."
             diagnostics.append(build_warning("refresh-skipped", detail))
@@ -241,7 +241,7 @@ class Run(Struct):
         """
         is_refresh_disabled = not options.refresh and options.dry_run_skip_reason  # the reason: -refresh=false
         if not is_refresh_disabled or self.unreachable:
-            return []  # compared before a refresh; or a server is known to be unreachable
+            return []  # compared before a refresh, or with a saved plan; or a server is known to be unreachable
         if is_connected:
             diagnostics = self.check_identities()
             if not self.unreachable:
