@@ -109,8 +109,8 @@ def find_imports(request: PlanRequest, providers: Mapping[str, Provider], *, gen
     blocks: list[str] = []
     last_number = request.state.last_creation
     for target in targets:
-        is_in_root = not target.address.module and target.address.key is None  # a single block can be generated there
-        if target.block is None and not (generate and is_in_root):
+        is_single_in_root = not target.address.module and target.address.key is None  # only such a block is generated
+        if target.block is None and not (generate and is_single_in_root):
             result.diagnostics.append(build_missing_configuration_error(target.address, target.span))
             continue
         found_object, new_problems = find_imported_object(target, request, providers)
