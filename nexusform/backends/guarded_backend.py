@@ -37,7 +37,7 @@ class LeaseLockBackend(Protocol):
     """Backend with a lock that expires unless it is renewed."""
 
     def check_lease(self) -> None:
-        """Raise a BackendProblem if the lock was held and is lost."""
+        """Raise a BackendProblem if this process held the lock, and its lease ended or another process took it."""
 
 
 def guard_backend(inner: StateBackend, *, is_remote: bool) -> StateBackend:
@@ -105,7 +105,7 @@ class OverwriteGuardBackend:
         self._record_known_state_document(document)
 
     def needs_checkpoint(self) -> bool:
-        """Return whether it is time to write the document, for a backend with checkpoints."""
+        """Return whether it is time to write the document during an apply; False for a backend without checkpoints."""
         return isinstance(self.inner, CheckpointBackend) and self.inner.needs_checkpoint()
 
     def write_checkpoint(self, document: bytes, records: Sequence[bytes]) -> None:

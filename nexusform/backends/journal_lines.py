@@ -124,4 +124,4 @@ class LineJournalBackend(ABC):
 
     @abstractmethod
     def _convert_errors(self, description: str) -> AbstractContextManager[None]:
-        """Convert errors of the service or the network to BackendProblem."""
+        """Convert errors of the service to BackendProblem. `description` is a phrase like "read the state"."""

@@ -90,7 +90,7 @@ class LocalBackend:
         self._journal.append_lines(records)
 
     def read_journal(self) -> list[bytes]:
-        """Return all complete records since the last compaction."""
+        """Return all complete records not in the document yet. A record cut off by a crash is ignored."""
         return self._journal.list_pending(self.read)
 
     def write_merged_state(self, document: bytes, keep: Sequence[bytes] = ()) -> None:

@@ -133,7 +133,7 @@ class LockLease:
         self._thread = threading.Thread(target=self._run_periodic_lease_renewals, name="nexusform-lease", daemon=True)
 
     def begin(self, sent_at: float) -> None:
-        """Start renewing a lease requested at this time (see `read_monotonic_clock`)."""
+        """Start renewing the lease. It was requested at `sent_at`, by the clock of `read_monotonic_clock`."""
         self._sent_at = sent_at
         self._thread.start()
 

@@ -62,7 +62,7 @@ class MemoryBackend:
             self._workspace.journal.extend(records)
 
     def read_journal(self) -> list[bytes]:
-        """Return all records since the last compaction."""
+        """Return all records not in the document yet."""
         return list(self._workspace.journal)
 
     def write_merged_state(self, document: bytes, keep: Sequence[bytes] = ()) -> None:

@@ -411,7 +411,7 @@ _QUESTIONS: Final[Mapping[Mode, tuple[str, str]]] = {
 
 
 def _prompt_to_approve_plan(reporter: RunReporter, plan: Plan) -> bool:
-    """Prompt whether to apply the plan; return whether the answer is `yes`. Without an answer on stdin it is not."""
+    """Prompt whether to apply the plan; return whether the answer is `yes`: False without an answer on stdin."""
     assert isinstance(reporter, TextReporter), "prompts need a terminal"
     question, explanation = _QUESTIONS[plan.mode]
     if plan.mode is Mode.DESTROY and (plan.targets or plan.excludes):

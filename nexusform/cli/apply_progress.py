@@ -84,7 +84,7 @@ class ApplyReporter(TextReporter):
             self._print_wrong_prediction(output)
 
     def _print_predictions(self, wrong: Sequence[WrongPrediction], ties: Sequence[WrongPrediction], hits: int) -> None:
-        """Print the wrong predictions, then VMs on an equally good machine. The title counts the correct ones."""
+        """Print the wrong predictions, then VMs on an equally good machine. The first title counts the correct ones."""
         hit_note = f", {hits:,} correct" if hits else ""
         if wrong:
             noun = select_word_form(len(wrong), "prediction")

@@ -31,7 +31,7 @@ class _FlagDeclaration(Struct, frozen=True):
 
     def create_parameter(self, name: str) -> click.Parameter:
         """Create the click parameter for the field of this name."""
-        names = self.flags or name.replace("_", "-")  # separated by blanks
+        names = self.flags or name.replace("_", "-")  # one, or several separated by blanks
         flags = [f"-{flag_name}" for flag_name in names.split()]
         return Flag([*flags, name], **self.options)
 
@@ -77,7 +77,7 @@ class Flag(click.Option):
         self.is_tagged = is_tagged  # its value includes its name: ("var", "a=1")
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Return the completions of a word after the flag. A switch takes no such word: it is an argument."""
+        """Return the completions of a word after the flag. After a switch, the word is an argument of the command."""
         if self.is_switch:
             arguments = [parameter for parameter in ctx.command.params if isinstance(parameter, click.Argument)]
             return arguments[0].shell_complete(ctx, incomplete) if arguments else []
@@ -117,51 +117,51 @@ class PositionalArgument(click.Argument):
 
 
 def declare_switch_flag(meaning: str, *, default: bool = False, flag: str = "") -> bool:
-    """Declare a switch: `-name`, `-name=false`. Its name is `flag`, or else the name of the field."""
+    """Declare a record field as a switch: `-name` or `-name=false`. `flag` replaces the name of the field."""
     options = {"is_switch": True, "type": click.BOOL, "default": default, "help": meaning}
     return cast("bool", _FlagDeclaration(options, default, flag))
 
 
 def declare_switch_or_text(meaning: str, *, metavar: str) -> str:
-    """Declare a flag with an optional value: `-name` ("true"), `-name=value`; "" if absent."""
+    """Declare a record field as a flag with an optional value: `-name` ("true"), `-name=value`; "" if absent."""
     options = {"is_switch": True, "type": str, "metavar": metavar, "default": "", "help": meaning}
     return cast("str", _FlagDeclaration(options, default=""))
 
 
 def declare_text_flag(meaning: str, *, metavar: str = "VALUE", default: str = "", flag: str = "") -> str:
-    """Declare a flag with a text: `-name=value` or `-name value`. Its name is `flag`, or else the name of the field."""
+    """Declare a record field as a flag with a text: `-name=value`, `-name value`. `flag` replaces the field's name."""
     options = {"type": str, "metavar": metavar, "default": default, "help": meaning}
     return cast("str", _FlagDeclaration(options, default, flag))
 
 
 def declare_output_path_flag(meaning: str) -> str:
-    """Declare a flag with the path of an output file."""
+    """Declare a record field as a flag with the path of an output file. mypy sees the type of its parsed value."""
     options = {"type": str, "metavar": "FILE", "default": "", "help": meaning, "is_output": True}
     return cast("str", _FlagDeclaration(options, default=""))
 
 
 def declare_report_flags() -> tuple[str, ...]:
-    """Declare -report=FORMAT:PATH, repeatable. The cast is for mypy: the field holds the parsed values later."""
+    """Declare -report=FORMAT:PATH, repeatable, as a record field. mypy sees the type of its parsed values."""
     meaning = "Write a report to a file (- is stdout)"
     options = {"type": str, "metavar": "FORMAT:PATH", "multiple": True, "help": meaning, "is_output": True}
     return cast("tuple[str, ...]", _FlagDeclaration(options, default=()))
 
 
 def declare_repeatable_text(meaning: str, *, metavar: str = "VALUE", flag: str = "") -> tuple[str, ...]:
-    """Declare a repeatable flag with a text. Its name is `flag`, or else the name of the field."""
+    """Declare a record field as a repeatable flag with a text, named `flag` or else as the field."""
     options = {"type": str, "metavar": metavar, "multiple": True, "help": meaning}
     return cast("tuple[str, ...]", _FlagDeclaration(options, default=(), flags=flag))
 
 
 def declare_number(meaning: str, *, default: Default, minimum: int | None = None) -> int | Default:
-    """Declare a flag with an integer."""
+    """Declare a record field as a flag with an integer. mypy sees the type of its parsed value."""
     kind = click.INT if minimum is None else click.IntRange(min=minimum)
     options = {"type": kind, "metavar": "N", "default": default, "help": meaning}
     return cast("int | Default", _FlagDeclaration(options, default))
 
 
 def declare_choice(meaning: str, choices: Sequence[str], *, metavar: str = "", flag: str = "") -> str:
-    """Declare a flag with one of several values, by default the first. `flag` replaces the name of the field."""
+    """Declare a record field as a flag with a choice, by default the first. `flag` replaces the name of the field."""
     default = choices[0] if choices else ""
     options = {
         "type": click.Choice(choices),
@@ -173,7 +173,7 @@ def declare_choice(meaning: str, choices: Sequence[str], *, metavar: str = "", f
 
 
 def declare_optional_choice_flag(meaning: str, choices: Sequence[str]) -> str | None:
-    """Declare a flag with one of several values, or none."""
+    """Declare a record field as a flag with one of several values, or none. mypy sees the type of its parsed value."""
     options = {"type": click.Choice(choices), "metavar": "|".join(choices), "help": meaning}
     return cast("str | None", _FlagDeclaration(options, default=None))
 
@@ -185,31 +185,31 @@ def declare_ignored_flag(name: str, *, switch: bool = False) -> Flag:
 
 
 def declare_ordered_flags(meaning: str, flags: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    """Declare flags with a significant order: (flag name, value) pairs as typed."""
+    """Declare a record field for flags with a significant order: it holds (flag name, value) pairs as typed."""
     options = {"is_tagged": True, "nargs": 2, "multiple": True, "metavar": "VALUE", "help": meaning}
     return cast("tuple[tuple[str, str], ...]", _FlagDeclaration(options, default=(), flags=" ".join(flags)))
 
 
 def declare_positional(*, metavar: str | None = None, choices: Sequence[str] = ()) -> str:
-    """Declare a required positional argument."""
+    """Declare a record field as a required positional argument. mypy sees the type of its parsed value."""
     kind = click.Choice(choices) if choices else None
     return cast("str", _PositionalDeclaration({"metavar": metavar, "type": kind}, default=None))
 
 
 def declare_optional_positional(default: Default, *, metavar: str | None = None) -> str | Default:
-    """Declare an optional positional argument."""
+    """Declare a record field as an optional positional argument. mypy sees the type of its parsed value."""
     options = {"required": False, "default": default, "metavar": metavar}
     return cast("str | Default", _PositionalDeclaration(options, default))
 
 
 def declare_positionals(*, metavar: str | None = None, required: bool = False) -> tuple[str, ...]:
-    """Declare all remaining positional arguments."""
+    """Declare a record field for all remaining positional arguments. mypy sees the type of its parsed value."""
     options = {"nargs": -1, "required": required, "metavar": metavar}
     return cast("tuple[str, ...]", _PositionalDeclaration(options, default=()))
 
 
 def declare_flag_group(record: type[Record]) -> Record:
-    """Declare a group of shared flags: those of the fields of `record`."""
+    """Declare a record field as a group of shared flags, the fields of `record`. mypy sees the type of the record."""
     return cast("Record", _FlagGroup(record))
 
 

@@ -24,11 +24,11 @@ _FILES: Final = frozenset({"FILE", "DIR", "KEYFILE", "DIR|azure", "FILE|K=V"})  
 
 
 def list_flag_value_completions(metavar: str, flag: str, incomplete: str) -> list[CompletionItem]:
-    """Return the values that a flag with this metavar may have."""
+    """Return the possible values of a flag, by its metavar. An item of type "file" lets the shell offer files."""
     if metavar in _FILES or flag == "var":  # -var is declared together with -var-file
         return [CompletionItem(incomplete, "file")]
     list_words = VALUES.get(metavar, _list_nothing)
-    return _filter_by_prefix(list_words((flag,)), incomplete)
+    return _filter_by_prefix(list_words((flag,)), incomplete)  # the functions take a sequence of words
 
 
 def list_argument_completions(context: click.Context, name: str, incomplete: str) -> list[CompletionItem]:

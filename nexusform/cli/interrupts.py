@@ -34,8 +34,8 @@ class Interrupts:
 
 @contextmanager
 def handle_interrupts(notify: Callable[[str], None]) -> Iterator[Interrupts]:
-    """Handle interrupts inside the block: the first SIGINT or SIGTERM ends the running steps, the second the
-    process. `notify` is called in its own thread, because it may block.
+    """Handle interrupts inside the block. After the first SIGINT or SIGTERM no further step starts, and the second one
+    ends the process. `notify` is called with a message, in a thread of its own, because it may block.
     """
     interrupts = Interrupts()
     receiver, wakeup = socket.socketpair()
@@ -78,7 +78,7 @@ def _notify_interrupt(notify: Callable[[str], None]) -> None:
 
 
 def _exit_immediately() -> None:
-    """Exit without cleanup. Nothing is lost: every intent is on disk, and the next run replaces the lock."""
+    """Exit without cleanup. Nothing is lost: the start of every step is on disk, and the next run replaces the lock."""
     with suppress(OSError, ValueError):
         errors = sys.stderr.fileno()
         if select.select([], [errors], [], 0)[1]:  # otherwise writing would block

@@ -180,7 +180,7 @@ def _render_plan_text(target: ShownContent, arguments: ShowArguments, screen: Sc
 
 
 def _render_state_text(target: ShownContent, arguments: ShowArguments, screen: Screen) -> str:
-    """Render the objects at an address, by their domain if it has a form for all of them, or the whole state."""
+    """Render the whole state, or the objects at an address. Objects of types with one common writer use this writer."""
     from nexusform.rendering.text.state_text import render_state
 
     if target.is_of_address:
@@ -189,7 +189,7 @@ def _render_state_text(target: ShownContent, arguments: ShowArguments, screen: S
         if write is not None:
             width, show_sensitive = screen.known_width, arguments.show_sensitive
             text = write(target.state.instances, arguments.status_version, width, show_sensitive=show_sensitive)
-            if text:
+            if text:  # "": an object is unreadable or sensitive
                 return text
     return render_state(target.state, build_registries(), colour=screen.colour, show_sensitive=arguments.show_sensitive)
 

@@ -41,7 +41,7 @@ def run_state_change(
     force: bool = False,
     rescued: State | None = None,
 ) -> StateChangeResult:
-    """Change the state and print the diagnostics; `rescued` is a state not saved by an apply. See change_state."""
+    """Change the state and print the diagnostics. `rescued` is a state to push, perhaps one not saved by an apply."""
     session = StateCommandContext(on_wait=screen.print_text)
     result = change_state(context, operation, locking, change, session=session, force=force, rescued=rescued)
     diagnostics = list(result.diagnostics)

@@ -74,7 +74,7 @@ class Screen:
         errors_last: bool = False,
     ) -> None:
         """Print diagnostics in boxes, if there are any: errors to stderr, then warnings to stdout. With `errors_last`,
-        warnings are first, as in Terraform. With `is_aside` they go to stderr, because stdout is for a document.
+        warnings are first, as in Terraform. With `is_aside` all go to stderr, because stdout is for a document.
         """
         all_diagnostics = list(diagnostics)
         if not all_diagnostics:

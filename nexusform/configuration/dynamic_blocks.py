@@ -59,9 +59,9 @@ class IteratorScope:
         self._item = build_object({"key": key, "value": value})
 
     def lookup(self, traversal: Traversal) -> tuple[Value, int, Sequence[Diagnostic]]:
-        """Return the iterator, or the value of the outer scope."""
+        """Return the value of a reference, the number of its steps (`.key`) already applied to it, and problems."""
         if traversal.root.name == self._name:
-            return self._item, 0, []  # no step (key or value) is applied yet
+            return self._item, 0, []
         return self._outer.lookup(traversal)
 
     @property

@@ -126,7 +126,8 @@ def merge_block(base: Block, override: Block, body_schema: BodySchema, problems:
         problems.append(build_error("unsupported-override", detail, rejected.name_span))
     new_body = remove_decoded_parts(override.body, _DEPENDS_ON)
     if base.type in _SIMPLE_TYPES and isinstance(base.body, JsonBody) and isinstance(new_body, JsonBody):
-        # Keep JSON: types are in quotes, and blocks of a provider are properties. A property replaces one of its name.
+        # Merge as JSON: a conversion to HCL would misread quoted types, and blocks of a provider (their schema is
+        # unknown). A property replaces one of its name.
         objects = (*base.body.objects, *new_body.objects)
         properties = {item.name: item for json_object in objects for item in json_object.properties}
         json_object = JsonObject(tuple(properties.values()), base.body.span)

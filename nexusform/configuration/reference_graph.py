@@ -236,9 +236,8 @@ def _add_module_edges(
             dependencies[Declaration(module.path[:-1], "module", module.path[-1])] = call.header_span
     for reference in references[module.path]:
         dependencies = edges.setdefault(reference.node, {})
-        for target in _list_referenced_declarations(
-            module, reference.traversal, everything=reference.scope.only_whole_objects
-        ):
+        is_in_depends_on = reference.scope.only_whole_objects
+        for target in _list_referenced_declarations(module, reference.traversal, everything=is_in_depends_on):
             if target != reference.node:  # check_references reports a reference to itself
                 dependencies.setdefault(target, reference.traversal.span)  # the first reference is displayed
     for block in module.resources.values():

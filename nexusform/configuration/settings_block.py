@@ -155,9 +155,7 @@ _COMPARE: Final[Mapping[str, Callable[[_Version, _Version], bool]]] = {
 
 
 def is_version_allowed(version: str, constraint: str) -> bool | None:
-    """Check whether the version satisfies every term of the constraint; None if it is not a constraint. Pre-release and
-    build suffixes are ignored.
-    """
+    """Check whether the version, without a suffix, satisfies every term of the constraint; None for an invalid one."""
     terms = list(map(_CONSTRAINT_TERM.fullmatch, constraint.split(",")))
     actual = _parse_version_triple(re.split(r"[^0-9.]", version, maxsplit=1)[0])  # without a suffix
     is_satisfied = True

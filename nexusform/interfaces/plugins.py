@@ -46,7 +46,7 @@ class ResourceContext(Protocol):
         """
 
     def list_machines(self, site_id: str) -> Sequence[Machine] | None:
-        """List the machines of a site; None if they are unknown (a prior state)."""
+        """List the machines of a site; None if they are unknown, as for objects of a prior state."""
 
 
 # VMs without machine, by pool and number, as recorded in the attributes of their object.
@@ -242,7 +242,7 @@ class ReadRequest(Struct, frozen=True):
 
     @property
     def known_attributes(self) -> Mapping[str, Any]:
-        """Known attributes of the object, if it exists."""
+        """Attributes of the object in the state, else the planned ones of a step that may have created it, else {}."""
         return self.attributes or self.planned or {}
 
 
@@ -389,19 +389,19 @@ class Provider(Protocol):
     observes_objects: bool  # False if read() can only return the recorded state (refresh may skip it)
 
     def read(self, requests: Sequence[ReadRequest]) -> list[ReadResult]:
-        """Read many objects at once, results in order."""
+        """Read objects at once. Return one result for each request, in the same order."""
 
     def create(self, request: ChangeRequest) -> ChangeResult:
         """Create the object. Raises ProviderProblem."""
 
     def update(self, request: ChangeRequest) -> ChangeResult:
-        """Update it in place. Raises ProviderProblem."""
+        """Update the object in place. Raises ProviderProblem."""
 
     def delete(self, request: ChangeRequest) -> None:
-        """Delete it; a missing one is no error. Raises ProviderProblem."""
+        """Delete the object; a missing one is no error. Raises ProviderProblem."""
 
     def find(self, resource_type: str, object_id: str) -> tuple[ObjectKey, Mapping[str, Any]] | None:
-        """Find the only object of that type and id, for import."""
+        """Find the only object of that type and id, for import. Return its key and attributes; None without it."""
 
     def list_warnings(self) -> list[Problem]:
         """List warnings about the objects read so far."""
@@ -427,7 +427,7 @@ class DryRunProvider(Protocol):
         """Describe the result of the last server-side dry run, in sentences; "" without one."""
 
     def list_skipped(self, requests: Sequence[ChangeRequest], reason: str) -> list[tuple[int, Problem]]:
-        """Report changes without a dry run, each problem with the index of its change."""
+        """Return problems about changes not dry-run for this `reason`, each with the index of its request."""
 
 
 @runtime_checkable
@@ -459,7 +459,7 @@ class StateUser(Protocol):
     """Provider that needs the recorded objects of the state."""
 
     def set_state_objects(self, objects: Iterable[Mapping[str, Any]], managed: Iterable[tuple[str, str]]) -> None:
-        """Set the attributes of this provider's objects in state, and type and id of all objects."""
+        """Receive parts of the state: the attributes of this provider's `objects`, and (type, id) of all objects."""
 
 
 class PluginRegistries(Struct, frozen=True):

@@ -42,7 +42,7 @@ class StateBackend(Protocol):
         """Describe the location for messages: a path or a URL."""
 
     def read(self) -> bytes | None:
-        """Read the state document, or return None."""
+        """Read the state document; None if there is none."""
 
     def write(self, document: bytes) -> None:
         """Write the document atomically; the previous one is kept as a backup if the backend supports it."""
@@ -51,12 +51,11 @@ class StateBackend(Protocol):
         """Append one record (one line, no newline inside) to the journal, durable on return."""
 
     def read_journal(self) -> list[bytes]:
-        """Read all complete records since the last compaction, without a truncated last one."""
+        """Read all records not in the document yet. A last record cut off by a crash is ignored."""
 
     def write_merged_state(self, document: bytes, keep: Sequence[bytes] = ()) -> None:
         """Write the document, then clear the journal except for the records to `keep`. Only called by the lock's
-        holder. After a crash in between, the journal contains the records to keep at least once; all others are either
-        still valid or in the document.
+        holder. A crash in between loses no record: each is in the document, or in the journal at least once.
         """
 
     def lock(self, info: LockInfo) -> list[str]:
@@ -66,7 +65,7 @@ class StateBackend(Protocol):
         """Release the lock. Raises BackendProblem for another holder's id."""
 
     def read_lock(self) -> LockInfo | None:
-        """Return the current holder of the lock."""
+        """Return the current holder of the lock; None if it is free."""
 
     def force_unlock(self, lock_id: str) -> None:
         """Remove the lock with this id. Raises BackendProblem if the id differs or there is no lock."""
@@ -104,7 +103,7 @@ class VersionedBackend(Protocol):
         """List the earlier documents, newest first, without the current one."""
 
     def read_version(self, version: str) -> bytes:
-        """Read one of them by its id. Raises BackendProblem if it is missing."""
+        """Read an earlier document by its id. Raises BackendProblem if it is missing."""
 
 
 @runtime_checkable
@@ -112,7 +111,7 @@ class CheckpointBackend(Protocol):
     """Backend with a journal on this machine only: it needs the document at intervals."""
 
     def needs_checkpoint(self) -> bool:
-        """Check whether it is time for another checkpoint."""
+        """Check whether it is time to write the document during an apply, since the last one is old."""
 
     def write_checkpoint(self, document: bytes, records: Sequence[bytes]) -> None:
         """Replace the document during an apply. Of the journal only `records` remain: the steps in progress."""

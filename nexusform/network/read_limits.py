@@ -30,7 +30,7 @@ class ReadByteLimit:
         self._remaining = maximum
 
     def reserve(self, size: int) -> None:
-        """Count bytes and extend the time limit of the operation for them. Raises FileTooLarge with the total limit."""
+        """Count bytes, and extend the time limit of the operation for them. Raises FileTooLarge above the maximum."""
         extend_deadline(size)
         self.count(size)
 

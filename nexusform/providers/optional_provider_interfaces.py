@@ -14,12 +14,12 @@ class FinderByArguments(Protocol):
     """Provider with imports by the arguments of a block instead of an id."""
 
     def needs_arguments(self, resource_type: str) -> bool:
-        """Return whether objects of a type are found by their arguments."""
+        """Return whether an import finds objects of this type by the arguments of their block, not by an id."""
 
     def find_configured_object(
         self, resource_type: str, arguments: Mapping[str, Any]
     ) -> tuple[ObjectKey, Mapping[str, Any]]:
-        """Find the real objects of a block; return the block's key and attributes. Raises ProviderProblem."""
+        """Find the real objects of a block to import. Return key and attributes to record. Raises ProviderProblem."""
 
 
 @runtime_checkable
@@ -31,12 +31,12 @@ class WorkloadListingProvider(Protocol):
 
 
 class IdentityComparison(Struct, frozen=True):
-    """Comparison of the recorded identity of a system with the observed one. `difference` names both if they differ,
-    `accepted_by` are the values accepting the observed one, and `obstacle` is why they cannot be compared.
+    """Comparison of the recorded identity of a system with the observed one. `difference` names both if they differ. A
+    run then needs -allow-other-hub with one of `permitting_flag_values`. `obstacle` is why they cannot be compared.
     """
 
     difference: str = ""
-    accepted_by: tuple[str, ...] = ()
+    permitting_flag_values: tuple[str, ...] = ()
     obstacle: str = ""
 
 
@@ -47,7 +47,7 @@ class IdentifiedProvider(Protocol):
     has_fixed_identity: bool
 
     def read_identity(self, recorded: Mapping[str, Any], objects: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-        """Read the identity; `objects` are the attributes of the recorded objects. Raises ProviderProblem."""
+        """Read the identity. In the state are the identity `recorded` and these `objects`. Raises ProviderProblem."""
 
     def compare_identity(self, recorded: Mapping[str, Any], observed: Mapping[str, Any]) -> IdentityComparison:
         """Compare a recorded identity with the observed one."""
@@ -56,10 +56,10 @@ class IdentifiedProvider(Protocol):
         """Describe the system for the head of a plan; "" if it was not read."""
 
     def keep_missing_objects(self) -> None:
-        """Report missing objects as unchanged from now on, because their system is unknown."""
+        """Make later reads report missing objects as unchanged: this system may not be the recorded one."""
 
     def has_missing_objects(self) -> bool:
-        """Return whether objects were missing after `keep_missing_objects`."""
+        """Return whether the last read did not find some recorded objects on the system."""
 
 
 class FixedIdentity:
@@ -75,12 +75,12 @@ class FixedIdentity:
         return self._identity
 
     def compare_identity(self, recorded: Mapping[str, Any], observed: Mapping[str, Any]) -> IdentityComparison:
-        """Compare the settings; a missing one matches every other."""
+        """Compare the settings in the state with those of the provider. A setting missing in either is equal."""
         for name, value in observed.items():
-            known = str(recorded.get(name) or "")
-            if value and known not in ("", value):
-                difference = f"{name} is {known} in the state, and {value} here"
-                return IdentityComparison(difference, accepted_by=(value,))
+            recorded_value = str(recorded.get(name) or "")
+            if value and recorded_value not in ("", value):
+                difference = f"{name} is {recorded_value} in the state, and {value} here"
+                return IdentityComparison(difference, permitting_flag_values=(value,))  # of -allow-other-hub
         return IdentityComparison()
 
     def describe_identity(self, _identity: Mapping[str, Any]) -> str:
@@ -88,8 +88,8 @@ class FixedIdentity:
         return ""
 
     def keep_missing_objects(self) -> None:
-        """Ignore the request: the identity is always known."""
+        """Ignore the request: the identity is always known, so missing objects were deleted."""
 
     def has_missing_objects(self) -> bool:
-        """Return False: the identity is always known."""
+        """Return False. Only called for systems with an unknown identity, and here it is always known."""
         return False

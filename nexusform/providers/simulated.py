@@ -218,7 +218,7 @@ class SimulatedProvider:
         self.observes_objects = reality is not None or has_read_faults
 
     def read(self, requests: Sequence[ReadRequest]) -> list[ReadResult]:
-        """Return the objects; without a reality file those of the state. Raises ProviderProblem."""
+        """Return the objects in the reality file (the simulated site), or those of the state without such a file."""
         results: list[ReadResult] = []
         for request in requests:
             faults = self._faults.trigger("read", request.address)

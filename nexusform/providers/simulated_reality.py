@@ -42,17 +42,16 @@ class Reality:
         # A link to the file is kept: writes replace the real file.
         self._path = Path(os.path.realpath(path)) if path.is_symlink() else path
         self._log_path = self._path.with_name(self._path.name + ".pending")
-        self._lock = Lock()
-        self._flushing = Lock()
-        self._objects: dict[ObjectKey, Attributes] | None = None
-        self._pending: list[_PendingChange] = []
+        self._lock = Lock()  # for the objects and pending changes
+        self._flushing = Lock()  # one write to the disk at a time
+        self._objects: dict[ObjectKey, Attributes] | None = None  # None: the file is not read yet
+        self._pending: list[_PendingChange] = []  # changes made in memory, but not on the disk yet
         self._failures: dict[int, ProviderProblem] = {}  # reason by the number of the change
         self._last_number = 0  # of the changes
         self._last_durable = 0  # number of the last change on the disk
         self._log: int | None = None  # descriptor
         self._log_size = 0
-        # the log ends with the rest of a failed write that could not be truncated
-        self._is_log_damaged = False
+        self._is_log_damaged = False  # whether it ends with a part of a failed write, impossible to remove
         self._known_identities: _FileIdentities = (None, None)  # of file and log at the last read or write
         self._has_leftover_log = False  # log of an interrupted run, already applied to the objects
 

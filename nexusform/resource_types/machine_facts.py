@@ -191,8 +191,8 @@ def find_unschedulable_reasons(facts: Mapping[str, Any]) -> str:
 
 
 def merge_observed_facts(arguments: Mapping[str, Any], observed: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """Return a machine's arguments with its observed facts. Leave out an observed cordon set by nexusform, except by a
-    machine action: it followed the argument `cordoned`, possibly changed since.
+    """Return a machine's arguments with its observed facts. An observed cordon set by nexusform for the argument
+    `cordoned` is omitted, because the argument may have changed since. A cordon by a machine action is kept.
     """
     if not observed:
         return arguments

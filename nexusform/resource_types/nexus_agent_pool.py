@@ -100,7 +100,7 @@ def compute_demand(
 
 
 def build_computed_attributes(
-    attributes: Mapping[str, Any], _surroundings: ResourceContext, vms: Sequence[PlacedVm], unplaced: UnplacedVms
+    attributes: Mapping[str, Any], _context: ResourceContext, vms: Sequence[PlacedVm], unplaced: UnplacedVms
 ) -> dict[str, Any]:
     """Return the attribute `nodes`, also with the `unplaced` ones, without a machine."""
     return {"nodes": build_nodes(vms, unplaced, {str(attributes["name"]): attributes["vm_sku_name"]})}

@@ -231,7 +231,7 @@ def _check_slot_and_name_conflict(
 ) -> Problem | None:
     """Return the problem of a used slot or name, None without one; names are unique on a site."""
     other_address = inventory.addresses_by_name.get(("slot", rack.id, machine.slot), address)
-    if other_address != address:  # equal: the slot is free
+    if other_address != address:  # the slot is not free
         return Problem(
             ("slot",),
             "duplicate-slot",

@@ -62,7 +62,7 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
 
 
 def add_to_inventory(attributes: Mapping[str, Any], address: str, inventory: PlanInventory) -> list[Problem]:
-    """Close a machine with a pending action to new VMs. Two blocks for one action are a problem."""
+    """Keep new VMs off a machine with a pending action. Two blocks for one action are a problem."""
     machine_id, action = attributes.get("machine_id"), attributes.get("action")
     if not isinstance(machine_id, str) or not isinstance(action, str):
         return []  # unknown in this plan

@@ -177,7 +177,7 @@ def list_unplaced_vms(attributes: Mapping[str, Any]) -> UnplacedVms:
 
 
 def build_computed_attributes(
-    _attributes: Mapping[str, Any], _surroundings: ResourceContext, vms: Sequence[PlacedVm], unplaced: UnplacedVms
+    _attributes: Mapping[str, Any], _context: ResourceContext, vms: Sequence[PlacedVm], unplaced: UnplacedVms
 ) -> dict[str, Any]:
     """Return the placement attributes; null without a placement."""
     if not vms:

@@ -130,7 +130,7 @@ NODES: Final = AttributeSchema(
 
 
 def build_placement_constraints(values: Mapping[str, Any]) -> PlacementConstraints:
-    """Return the placement constraints of a pool besides the SKU."""
+    """Return the placement constraints of a pool other than its SKU: the zones."""
     return PlacementConstraints(get_zones(values))
 
 

@@ -36,7 +36,7 @@ def build_id_attribute(form: str) -> AttributeSchema:
 
 
 def build_parent_attribute(parent_type: str, addition: str = "", other_types: tuple[str, ...] = ()) -> AttributeSchema:
-    """Build the id of the permanent parent, of `parent_type` or another; `addition` extends its description."""
+    """Build the argument with the parent's id; another parent replaces the object. `addition` extends the help text."""
     return build_required_argument(
         STRING,
         f"Id of the {parent_type}{addition}.",

@@ -143,9 +143,7 @@ class AddressProblem(ValueError):
 
 
 def parse_pattern(text: str) -> AddressPattern:
-    """Parse an address typed by a user, such as module.a["k"].nexus_rack.r1[0], data.T.N or module.a. Raises
-    AddressProblem.
-    """
+    """Parse a typed address, such as module.a["k"].nexus_rack.r1[0], data.T.N or module.a. Raises AddressProblem."""
     parts = _split_address_into_parts(text)  # ("name", NAME) and ("key", KEY), in order
     module: list[ModulePathStep] = []
     position = 0

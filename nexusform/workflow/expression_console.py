@@ -156,14 +156,14 @@ class ExpressionConsole:
         return check_expression(expression, root, schemas["managed"], schemas["data"])
 
     def _create_evaluation(self) -> StateEvaluation:
-        """Create an evaluation with the function `type`. Each expression needs its own: it collects errors."""
+        """Create an evaluation with the function `type`, for one expression only: an evaluation collects its errors."""
         evaluation = build_state_evaluation(self._request)
         build_base_functions = evaluation.settings.functions
         evaluation.settings = replace(
             evaluation.settings,
             functions=lambda: {**build_base_functions(), _TYPE_FUNCTION.name: _TYPE_FUNCTION},
             is_applying=False,  # `nexusform.applying` is false in the console
-            validates_variables=False,
+            validates_variables=False,  # values rejected by a `validation` block are shown, too
         )
         return evaluation
 

@@ -111,7 +111,7 @@ def _prepare_backend(
             return [], [*problems, _build_backend_changed_error(old_choice, choice)]
         else:
             lines.append(f'The previous backend ("{old_choice.kind}") has no state; nothing to migrate.')
-    contents, new_problems = _describe_backend(choice, backend, context.workspace)
+    contents_line, new_problems = _describe_backend(choice, backend, context.workspace)
     problems += new_problems
     if has_errors(problems):
         return [], problems
@@ -121,7 +121,7 @@ def _prepare_backend(
         get_migration_path(context.data_directory).unlink(missing_ok=True)  # the marker of a running migration
     except OSError as problem:
         return [], [*problems, _build_write_error(context, problem)]
-    return [*lines, contents], problems
+    return [*lines, contents_line], problems
 
 
 def _build_write_error(context: CommandContext, problem: OSError) -> Diagnostic:
@@ -140,22 +140,22 @@ def _open_backend(
 
 
 def _find_default_choice(
-    context: CommandContext, settings: Settings, choice: BackendChoice, chosen: StateBackend
+    context: CommandContext, settings: Settings, choice: BackendChoice, chosen_backend: StateBackend
 ) -> BackendChoice | None:
-    """Return DEFAULT_CHOICE, used without a `backend` block, if its location has a state and `chosen` is elsewhere."""
+    """Return DEFAULT_CHOICE (as without a `backend` block) if it has a state in another place than `chosen_backend`."""
     if choice == DEFAULT_CHOICE:
         return None
     backend, _ = _open_backend(DEFAULT_CHOICE, context, settings)
-    if backend is None or chosen.describe() == backend.describe():  # other settings may name the same location
+    if backend is None or chosen_backend.describe() == backend.describe():  # other settings, but the same location
         return None
     try:
         return DEFAULT_CHOICE if backend.read() is not None else None
     except BackendProblem:
-        return None  # no one chose the default, so it may be unreadable
+        return None  # ignored, because the configuration does not use the default backend
 
 
 def _has_any_state(choice: BackendChoice, context: CommandContext, settings: Settings) -> bool:
-    """Return whether any workspace of a backend has a state or journal; True if it cannot be read."""
+    """Return whether any workspace of a backend has a state, or a journal of an apply; True if it cannot be read."""
     backend, _ = _open_backend(choice, context, settings)
     if backend is None:
         return True  # assume a state, to lose none
@@ -250,7 +250,7 @@ def _migrate_workspaces(
 def _migrate_workspace(
     context: CommandContext, source: StateBackend, target: StateBackend, name: str, options: InitOptions
 ) -> tuple[str, list[Diagnostic]]:
-    """Lock a workspace in both backends and copy its state to the new one (`target`); see `_copy_locked_state`."""
+    """Lock a workspace in both backends and copy its state to the new one, `target`. Return a line about it, or ""."""
     problems: list[Diagnostic] = []
     # The new backend is not recorded yet, so `force-unlock` needs its settings as flags.
     environment_prefix = "" if name == DEFAULT_WORKSPACE else f"NF_WORKSPACE={shlex.quote(name)} "
@@ -281,13 +281,13 @@ def _migrate_workspace(
 def _copy_locked_state(
     context: CommandContext, source: StateBackend, target: StateBackend, name: str, *, force_copy: bool
 ) -> tuple[str, list[Diagnostic]]:
-    """Copy the state of a workspace, also with invalid objects; return a line about it ("" on errors or without it)."""
+    """Copy the state of a workspace, also with invalid objects. Return a line about it; "" with errors or no state."""
     stored, problems = read_stored_state(source, checks_objects=False)
     target_stored, target_problems = read_stored_state(target, checks_objects=False)
     problems += target_problems
     if stored is None or target_stored is None or not stored.state.lineage:  # unreadable, or nothing to copy
         return "", problems
-    if stored.open_intents:
+    if stored.open_intents:  # steps of an apply, started but without a result
         unfinished_error = build_error(
             "unresolved-interrupted-apply",
             f'An apply in the workspace "{name}" was interrupted. Restore the previous backend settings, run '

@@ -35,8 +35,8 @@ class LintAdvice(Struct, frozen=True):
 
 
 def find_advice(context: CommandContext, plan_path: str = "") -> LintAdvice:
-    """Return lint findings, and the errors of planning. With `plan_path` the findings are those in the saved plan.
-    Otherwise all rules evaluate the existing and the configured objects of the project.
+    """Return the lint findings in the saved plan at `plan_path`. Without a path, make a plan and evaluate all rules for
+    its existing and new objects. Errors of planning are returned, too.
     """
     if plan_path:
         saved, problems = read_plan(plan_path, context)
@@ -51,7 +51,7 @@ def find_advice(context: CommandContext, plan_path: str = "") -> LintAdvice:
     stored, problems = read_stored_state(opened.project.backend)
     if stored is None:
         return LintAdvice(diagnostics=tuple(problems), sources=opened.sources)
-    # Findings need no certainty of predictions, so no samples are planned.
+    # Samples (plans with other random choices) only show how certain a placement is; findings do not use this.
     request = replace(build_base_request(opened.project, stored), samples=0)
     result = make_plan(request)
     if result.plan.errored:

@@ -157,9 +157,9 @@ class _ExplanationQuery(Struct, frozen=True):
     name: str
 
     def explain(self) -> Explanations:
-        """Explain the placement of the VM or pool with `self.name`; "" is the only VM, or else all pools. A VM may have
-        another name on the platform than in the configuration: both are accepted. An unchanged VM is removed from the
-        state and planned again: the new plan explains its placement.
+        """Explain the VM or pool with `self.name`; "" is the only VM, or else all pools. A VM placed or removed by the
+        plan is explained from it. An unchanged VM is planned again, as if new. The name of a VM on the platform is
+        accepted, too.
         """
         current_vms = self._index_current_vms()
         plain_request = replace(self.request, samples=0, includes_remedies=False)
@@ -179,6 +179,7 @@ class _ExplanationQuery(Struct, frozen=True):
             suggestion = suggest_name(name, [*names, *names_by_platform_name])
             error = build_error("no-such-object", f'{self.pattern} has no object "{name}".{suggestion}')
             return Explanations(diagnostics=(error,))
+        # Suggested fixes take long to compute, so only for a VM without capacity.
         is_unplaceable = any(name in vms.list_failed_names() for vms in planned.objects.values())
         replanned = self._plan_with_explanation(self.request, planned.objects, name, includes_remedies=is_unplaceable)
         explanations = self._explain_vm(replanned, name)
@@ -207,7 +208,9 @@ class _ExplanationQuery(Struct, frozen=True):
         return make_plan(replace(request, explain=explained_vms, includes_remedies=includes_remedies))
 
     def _index_current_vms(self) -> dict[str, _CurrentVm]:
-        """Return (address, VM, note of its object) by name for the VMs in the state at the pattern; later ones win."""
+        """Index the VMs in the state at the pattern by name, with address and private note of the object; the last of
+        equal names counts.
+        """
         vms: dict[str, _CurrentVm] = {}
         objects = self.request.state.list_current_objects()
         for address, current in sorted(objects, key=lambda entry: compute_address_order(entry[0])):
@@ -235,7 +238,7 @@ class _ExplanationQuery(Struct, frozen=True):
     def _explain_vm(self, planned: PlanResult, name: str) -> list[VmExplanation]:
         """Return a VM's explanations with alternatives and remedies; none if the plan did not place it."""
         rows = {(row.address, row.object): row for row in planned.plan.placements}
-        if not planned.explanations:  # requested only for this VM, by _plan_with_explanation
+        if not planned.explanations:  # the plan was made with explanations of this VM only
             return []
         objects = list_planned_objects(planned.plan, self.request.state)  # as after an apply of the plan
         snapshot = build_snapshot(objects, self.request.registries, planned.plan.catalogue)
@@ -255,17 +258,17 @@ class _ExplanationQuery(Struct, frozen=True):
                 samples=planned.plan.samples,
                 alternatives=list_alternative_machines(site, demand, machine) if site is not None else (),
                 pool_size=next((len(pool.numbers) for pool in planned_object.pools if name in pool.names), 1),
-                previous_machine=planned_object.get_left_machines().get(name, ""),
+                previous_machine=planned_object.get_left_machines().get(name, ""),  # "" unless the VM had to leave it
                 remedies=_get_capacity_remedies(planned) if placement is None else (),  # only if it fits nowhere
             )
             explanations.append(explanation)
         return explanations
 
     def _plan_existing_again(self, current_vms: Mapping[str, _CurrentVm], name: str) -> list[VmExplanation]:
-        """Plan without this VM in the state, so it is placed again, and add its current placement; [] if it is new."""
+        """Explain an existing VM by a plan without it in the state, so it is placed again; [] if the VM is new."""
         if name not in current_vms:
             return []
-        address, vm, note = current_vms[name]  # the note is private data of the object, with the origins of its VMs
+        address, vm, note = current_vms[name]  # `note`: private data of the object, with the reasons of placements
         state = _remove_vm(self.request.state, address, name)
         request = replace(self.request, state=state, replaces=(), targets=(), excludes=())
         explanations = self._explain_vm(self._plan_with_explanation(request, [address], name), name)
@@ -346,9 +349,7 @@ def explain_pools(planned: PlanResult, state: State, pattern: AddressPattern, na
 def _collect_placement_origins(
     address: Address, pool: PoolDemand, rows: Mapping[tuple[Address, str], PlacementChange], state: State
 ) -> tuple[VmCountByTrigger, ...]:
-    """Count a pool's VMs by the reason of their placement (trigger) and the serial of its apply (None: this plan). A VM
-    without a record of its placement is not counted.
-    """
+    """Count a pool's VMs by the recorded reason of placement (trigger) and serial of its apply (None: this plan)."""
     current = get_current_object(state.instances.get(address))
     note = current.note if current is not None else {}  # private data in state, with the origins of placements
     counts: Counter[tuple[str, int | None]] = Counter()

@@ -74,7 +74,7 @@ def _warn_about_unchecked_objects(outcome: ProgramCheckOutcome) -> list[Diagnost
 
 
 def _write_cases_of_differences(outcome: ProgramCheckOutcome, directory: str) -> list[Diagnostic]:
-    """Write cases to repeat the deviating decisions. Return an error for each of the first, and one for the rest."""
+    """Write cases of the wrongly predicted decisions. Return an error for each of the first, and one for the rest."""
     check = outcome.check
     if not check.differences:
         return []

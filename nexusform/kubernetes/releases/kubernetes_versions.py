@@ -281,7 +281,7 @@ def describe_abandoned_cluster(cluster: str, version: str, end: VersionAvailabil
 
 
 def has_etcd_gap(start: KubernetesVersion, end: KubernetesVersion) -> bool:
-    """Return True if the version bundles are likely to fail the upgrade because of etcd; False if one is unknown."""
+    """Return True if `start` has an old etcd and `end` a new one, so an upgrade probably fails; False if unknown."""
     if not start.bundle or not end.bundle:
         return False
     return _parse_bundle_release(start) <= _LAST_WITH_OLD_ETCD and _parse_bundle_release(end) >= _FIRST_WITH_NEW_ETCD

@@ -67,7 +67,7 @@ def choose_backend(settings: Settings, context: CommandContext) -> tuple[StateBa
     rejection = _check_interrupted_migration(context) or _check_backend_kind(saved_choice, settings)
     if rejection is not None:
         return None, [*problems, rejection]
-    if saved_choice is not None:  # without -backend-config: that of the last `init` applies
+    if saved_choice is not None:  # the -backend-config of the last `init` still applies
         from_flags = dict(saved_choice.from_flags)
     choice, new_problems = read_configured_choice(settings, from_flags, context)
     problems += new_problems
@@ -91,7 +91,7 @@ def choose_backend(settings: Settings, context: CommandContext) -> tuple[StateBa
 
 def _check_interrupted_migration(context: CommandContext) -> Diagnostic | None:
     """Return an error if `init -migrate-state` was interrupted: its marker file still exists."""
-    if not _is_relevant_record(context, get_migration_path(context.data_directory)):
+    if not _is_record_used(context, get_migration_path(context.data_directory)):
         return None
     return build_error(
         "migration-interrupted",
@@ -101,15 +101,15 @@ def _check_interrupted_migration(context: CommandContext) -> Diagnostic | None:
     )
 
 
-def _is_relevant_record(context: CommandContext, path: Path) -> bool:
+def _is_record_used(context: CommandContext, path: Path) -> bool:
     """Return whether a file of `init` exists and is used: not with -backend-config or in an untrusted directory."""
     return context.is_data_directory_trusted and not context.backend_config and os.path.lexists(path)
 
 
 def _check_unreadable_choice(context: CommandContext) -> Diagnostic | None:
-    """Return an error if the record of `init` exists, although loading it (before this call) failed."""
+    """Return an error if the file of the choice saved by `init` exists. Called only if this file could not be read."""
     choice_path = Path(context.data_directory, _CHOICE_FILE)
-    if not _is_relevant_record(context, choice_path):
+    if not _is_record_used(context, choice_path):
         return None
     return build_error(
         "unknown-recorded-backend",
@@ -119,9 +119,7 @@ def _check_unreadable_choice(context: CommandContext) -> Diagnostic | None:
 
 
 def _check_default_backend(choice: BackendChoice, settings: Settings, context: CommandContext) -> Diagnostic | None:
-    """Return an error if init never ran, and the default backend (elsewhere than the chosen one) has objects. A plan
-    with the chosen backend would create them again.
-    """
+    """Return an error if init never ran, and the unused default backend has objects: a plan would create them again."""
     is_named_by_flags = context.backend_config or context.state_path
     if choice == DEFAULT_CHOICE or is_named_by_flags:
         return None
@@ -316,7 +314,7 @@ def parse_backend_flags(context: CommandContext, kind: str) -> tuple[dict[str, s
         problems += new_problems
         file_values: dict[str, str] = {}
         for setting in settings:
-            assert not isinstance(setting.value, str), "a file has expressions"
+            assert not isinstance(setting.value, str), "only values of flags and the environment are texts"
             span = setting.value.span
             text_value = evaluate_string(Attribute(setting.name, setting.value, span, span), problems)
             if text_value is not None:  # a null is not set

@@ -130,12 +130,12 @@ class CommandContext(Struct, frozen=True):
 
     @property
     def directory_confinement(self) -> Confinement:
-        """The confinement of the directory itself; UNCONFINED if only the contents of a plan file are confined."""
+        """The confinement for files of the directory. An unverified plan file confines only its own configuration."""
         return UNCONFINED if self.confinement_source is ConfinementSource.PLAN else self.confinement
 
     @property
     def is_data_directory_trusted(self) -> bool:
-        """Whether the data directory is trusted: it is outside of -confine, or only a plan file is confined."""
+        """Whether the data directory is trusted: outside of -confine, or with only a plan's configuration confined."""
         return self.confinement_source is ConfinementSource.PLAN or not self.confinement.is_inside(self.data_directory)
 
     @property
@@ -203,7 +203,7 @@ def parse_confinement(flag_value: str, environment: Mapping[str, str], directory
 
 
 def restrict_context_to_plan(context: CommandContext) -> CommandContext:
-    """Return the context for the contents of an unverified plan file. Raises ValueError."""
+    """Return the context for the configuration of an unverified plan: confined to the work tree. Raises ValueError."""
     confinement = _build_confinement("true", context.environment, context.directory)
     confinement = replace(confinement, reason=_CONFINEMENT_NOTES[ConfinementSource.PLAN])
     return replace(context, confinement=confinement, confinement_source=ConfinementSource.PLAN)
@@ -242,7 +242,8 @@ def create_editor_context(
     if allow_remote and confinement.root:
         from nexusform.files.external_files import find_untrusted_files
 
-        if find_untrusted_files(environment, confinement):  # a command would fail; an editor only uses no server
+        # Files of the operator in the work tree may be forged. An editor then uses no server; a command fails.
+        if find_untrusted_files(environment, confinement):
             allow_remote = ()
     return CommandContext(
         environment=environment,
@@ -264,9 +265,7 @@ def find_work_tree(directory: str) -> str:
 
 
 def find_cache_directory(environment: Mapping[str, str]) -> str | None:
-    """Return the directory of the parser cache: NF_CACHE_DIR, else one of the user. Return None in automation, or if
-    the environment names neither.
-    """
+    """Return the directory of the parser cache: NF_CACHE_DIR, else one of the user; None in automation or if unset."""
     if environment.get("NF_IN_AUTOMATION"):
         return None
     if environment.get("NF_CACHE_DIR"):

@@ -18,9 +18,9 @@ from nexusform.workflow.opening.stored_state import StoredState, compute_state_d
 def recover_interrupted_apply(
     stored: StoredState, providers: Mapping[str, Provider], backend: StateBackend, *, write: bool
 ) -> tuple[StoredState | None, list[Diagnostic]]:
-    """Read the outcome of each change an interrupted run began (open intent) from the providers. Return the state with
-    these outcomes; None if a read fails. With `write` (the lock is held), also save this state. A plan does not write:
-    its configuration may be untrusted, and answers of its providers must not affect the recorded state.
+    """Read from the providers whether the changes begun by an interrupted run (open intents) were made. Return the
+    state with these outcomes; None with errors. With `write` (the lock is held), also save this state. A plan does not
+    write: its configuration may be untrusted, and answers of its providers must not affect the recorded state.
     """
     warnings: list[Diagnostic] = []
     resolved = StoredState(stored.state, digest=stored.digest, remaining=stored.remaining)  # no open intents
@@ -33,7 +33,7 @@ def recover_interrupted_apply(
                     backend.append(journal.encode_journal_record(outcome))
             draft = build_draft(stored.state, outcomes, stored.remaining)
             resolved = StoredState(draft.build_state(), remaining=draft.build_unfinished_apply())
-            has_ended = stored.remaining is not None and stored.remaining.has_ended  # with failed or open steps
+            has_ended = stored.remaining is not None and stored.remaining.has_ended  # it was not killed
             if not has_ended:
                 warnings.append(_build_interrupted_warning(stored.open_intents, write=write))
         if write:

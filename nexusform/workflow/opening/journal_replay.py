@@ -15,15 +15,15 @@ from nexusform.state.state_draft import StateDraft, build_draft
 def replay_journal(
     state: State, lines: Sequence[bytes], name: str, types: Mapping[str, BlockSchema]
 ) -> tuple[StateDraft | None, list[Record], list[Diagnostic]]:
-    """Apply a journal (`name` in messages) to a state. Return the result, None with errors, and changing records."""
+    """Apply the journal `name` to a state. Return the new state (None with errors), and the records changing it."""
     records, problems = journal.parse_journal(lines, f"the {name}")
     if has_errors(problems):
         return None, [], problems
     draft = build_draft(state, records)
     problems += _validate_replayed_attributes(draft.build_state(), types, f"The {name}")
     # A plan and the progress of its steps belong to an unfinished apply: they do not change the state.
-    changing: list[Record] = [record for record in records if not isinstance(record, PlanPart | ApplyProgress)]
-    return (None if has_errors(problems) else draft), changing, problems
+    changes: list[Record] = [record for record in records if not isinstance(record, PlanPart | ApplyProgress)]
+    return (None if has_errors(problems) else draft), changes, problems
 
 
 def _validate_replayed_attributes(state: State, known: Mapping[str, BlockSchema], name: str) -> list[Diagnostic]:

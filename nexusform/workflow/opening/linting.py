@@ -40,11 +40,12 @@ def lint_plan(
     """
     catalogue = CATALOGUES.get(result.plan.catalogue) or CATALOGUES[NEWEST]
     skus = tuple(catalogue.vm_skus.values())
-    removed_vms = {} if everything else _index_removed_vms(result.sites.values())  # then the sites have none left
+    # With `everything`, the rules start from sites after the plan: its removed VMs are already gone there.
+    removed_vms = {} if everything else _index_removed_vms(result.sites.values())
     pools = tuple(_build_lint_pools(result.objects, removed_vms, everything=everything))
     evaluated_pools = {(pool.owner, pool.pool) for pool in pools} if everything else set()
     sites = {site_id: _build_lint_site(site, evaluated_pools) for site_id, site in result.sites.items()}
-    if literal_only:
+    if literal_only:  # such rules simulate no placements
         sites = {site_id: LintSite(site.id, site.machines) for site_id, site in sites.items()}
     lint_input = LintInput(pools, sites, skus, includes_costless=everything)
     return run_rules(lint_input, configuration.settings.ignored_rules, literal_only=literal_only)
@@ -69,7 +70,7 @@ def _build_lint_site(site: SitePlan, evaluated_pools: Collection[tuple[str, str]
     """Build the facts of a site for the lint rules. The rules simulate placements on the site before the plan; with
     `evaluated_pools`, on the site after the plan, without the VMs of these pools.
     """
-    scheduler = site.base
+    scheduler = site.base  # the site before the plan
     if evaluated_pools:
         scheduler = site.scheduler.copy()
         for vm in site.scheduler.list_vms():
@@ -105,35 +106,35 @@ def _build_lint_pools(
 ) -> Iterable[LintPool]:
     """Yield the pools to lint: those with a configurable count. With `everything`, they are sorted by age of object."""
     entries = sorted(objects.items(), key=lambda item: _build_age_sort_key(item[1])) if everything else objects.items()
-    for address, vms in entries:
-        demand = vms.request.demand
-        if demand is None or vms.instance.is_removed:  # no VMs are requested
+    for address, vm_object in entries:
+        demand = vm_object.request.demand
+        if demand is None or vm_object.instance.is_removed:  # no VMs are requested
             continue
         for pool in demand.pools:
             if pool.count_path:
                 key = demand.site_id, demand.owner, pool.rule_pool or pool.pool  # a pool may have another name in rules
-                lint_pool = _build_lint_pool(address, vms, demand, pool, everything=everything)
+                lint_pool = _build_lint_pool(address, vm_object, demand, pool, everything=everything)
                 yield replace(lint_pool, removals=removed_vms.get(key, {}))
 
 
-def _build_age_sort_key(vms: VmObject) -> tuple[bool, int]:
+def _build_age_sort_key(vm_object: VmObject) -> tuple[bool, int]:
     """Return the sort key of an object: existing ones by creation number, then new and replaced ones."""
-    prior = vms.instance.prior
-    if prior is None or vms.instance.is_replaced:
+    prior = vm_object.instance.prior
+    if prior is None or vm_object.instance.is_replaced:
         return True, 0  # True sorts last
     return False, prior.creation
 
 
 def _build_lint_pool(
-    address: Address, vms: VmObject, demand: VmDemand, pool: PoolDemand, *, everything: bool
+    address: Address, vm_object: VmObject, demand: VmDemand, pool: PoolDemand, *, everything: bool
 ) -> LintPool:
     """Build the facts about a pool for the lint rules. A VM is known by its number in the pool. `new_numbers` are those
     of the VMs placed by this plan; with `everything`, all VMs count as new. The spans of the pool and of its zones are
     for the findings; an object without configuration has none.
     """
-    instance = vms.instance
+    instance, placements = vm_object.instance, vm_object.placements
     vm_keys = {number: (pool.pool, number) for number in pool.numbers}  # placements are by pool and number
-    newly_placed = vms.placements.new_handles.keys()  # keys of the VMs placed by this plan
+    newly_placed = placements.new_handles.keys()  # keys of the VMs placed by this plan
     new_numbers = tuple(number for number, key in vm_keys.items() if everything or key in newly_placed)
     span = zones_span = None
     if instance.prepared is not None:  # the object is configured
@@ -155,7 +156,7 @@ def _build_lint_pool(
         numbers=pool.numbers,
         new_numbers=new_numbers,
         constraints=pool.constraints,
-        vms={number: vms.placements.vms[key] for number, key in vm_keys.items() if key in vms.placements.vms},
+        vms={number: placements.vms[key] for number, key in vm_keys.items() if key in placements.vms},
         surge=pool.surge_size,
         span=span,
         zones_span=zones_span,

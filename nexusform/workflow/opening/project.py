@@ -70,7 +70,7 @@ def open_project(context: CommandContext, extra: Sequence[SourceFile] = ()) -> O
     backend, new_problems = open_backend(context, configuration)
     problems += new_problems
     if backend is None or has_errors(problems):
-        # For an invalid configuration, report all errors at once. Only this needs the checks of whole directories.
+        # Report all errors of a configuration at once: those of planning, too. Only this needs the import.
         from nexusform.workflow.opening.directory_validation import find_planning_problems
 
         problems += find_planning_problems(context, configuration, problems)

@@ -107,7 +107,7 @@ def check_provider_addresses(
         if context.is_allowed(address):
             continue
         rejection = context.explain_rejection("An address" if is_sensitive else f'The address "{address}"')
-        detail = f"{rejection} {definition.alternative}"
+        detail = f"{rejection} {definition.alternative}"  # `alternative`: how to do without the address
         header = _format_block_header(block)
         errors.append(build_error("remote-address-not-allowed", detail, block.span, block=header))
     return errors
@@ -148,7 +148,7 @@ def _evaluate_settings(
     values, sensitive_paths, new_problems = body.evaluate(scope, allows_ephemeral=True)
     is_sensitive = bool(sensitive_paths)
     problems += [*evaluation.diagnostics[known_count:], *new_problems]
-    # These settings become visible attributes of objects, so they may not be sensitive.
+    # Displayed settings become visible attributes of objects, so no part of them may be sensitive.
     sensitive_path = next((path for path in sensitive_paths if kind.displayed_settings & set(path)), None)
     if sensitive_path is not None:
         detail = (

@@ -34,7 +34,7 @@ HIDDEN_MESSAGE: Final = (
 def redact_provider(provider: Provider) -> Provider:
     """Wrap a provider to hide its messages. The wrapper implements the same optional protocols as the provider."""
     bases = [base for protocol, base in _OPTIONAL_PARTS.items() if isinstance(provider, protocol)]
-    wrapper_class = type("Discreet", (*bases, _RedactingProvider), {})
+    wrapper_class = type("RedactingProvider", (*bases, _RedactingProvider), {})
     return cast("Provider", wrapper_class(provider))
 
 

@@ -236,7 +236,7 @@ def write_output(path: str, content: bytes | Iterable[bytes], *, private: bool =
 
 
 def may_be_input(path: str, confinement: Confinement) -> bool:
-    """Return whether the file at an output path may be an input: it does not begin like an output of nexusform."""
+    """Return whether the file at an output path may be the user's: not empty, and unlike the outputs of nexusform."""
     target = Path(path)
     if is_stream_or_directory(target):
         return False
@@ -245,7 +245,7 @@ def may_be_input(path: str, confinement: Confinement) -> bool:
             head = file.read(4096)
     except OSError:  # no file, or a link to replace
         return False
-    is_data = target.suffix in (".csv", ".yaml", ".yml", ".tftpl")  # outputs of this kind have one of these beginnings
+    is_data = target.suffix in (".csv", ".yaml", ".yml", ".tftpl")  # our outputs of this kind have these beginnings
     is_foreign = is_data and not head.startswith((b"kind,address,", b"# Written by nexusform", b"#!"))
     return bool(head) and (is_foreign or bool(_FOREIGN_DOCUMENT.match(head)))
 

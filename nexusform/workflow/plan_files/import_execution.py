@@ -36,5 +36,5 @@ def import_with_new_file(
             written_problems.append(build_error("import-result-unknown", detail))
         elif failed_ids:
             Path(path).unlink()
-    # A failed release of the lock is added to the run only here. The state has the objects then, so the file stays.
+    # At its end, the block above may add a failed release of the lock. The state has the objects, so the file stays.
     return [*problems, *written_problems, *run.diagnostics], opened.sources

@@ -112,7 +112,7 @@ def apply_plan(run: Run, plan: Plan, listener: StepListener, options: PlanApplyO
     if plan.steps:
         document = plan_file.write_plan_file(record_evaluation(plan, run.project), run.project.configuration.file_texts)
         plan_records = build_plan_parts(document, count_steps(plan), options.plan_digest, start.lineage, start.serial)
-    # Write the plan first: a truncated journal must not mark it as applied.
+    # The start marks the plan as applied. So write it after the plan: the journal may be cut off by a crash.
     for record in (*plan_records, start, *opening_records):
         recorder.add_record(record)
     outcome = _execute_plan(run, plan, recorder, listener, options)
@@ -128,13 +128,13 @@ def apply_remaining_steps(
     recorder = ApplyRecorder(run.project.backend, run.stored.state, run.stored.remaining)
     state = run.stored.state
     if run.stored.remaining is not None and state.serial < run.stored.remaining.serial:
-        # The apply ended between a checkpoint and the record of the next serial.
+        # The start of this apply, with its serial, is not recorded in the state yet.
         serial = run.stored.remaining.serial
         start = ApplyStart(state.lineage, serial, state.nexusform_version, state.catalogue, providers=state.providers)
         recorder.add_record(start)
     remaining_ids = {step.id for step in remaining_steps.plan.steps}
     unverified: list[Step] = []
-    if remaining_steps.was_interrupted:  # the killed run verified no prediction of the steps it completed
+    if remaining_steps.was_interrupted:  # a killed run did not reach the verification of its predictions
         unverified = [step for step in remaining_steps.saved_plan.plan.steps if step.id not in remaining_ids]
     return _execute_plan(run, remaining_steps.plan, recorder, listener, options, unverified)
 
@@ -174,7 +174,8 @@ def _execute_plan(
         plan, recorder, run.providers, types, clock=run.clock, listener=listener, options=execution_options
     )
     wrong_certain = _verify_predictions(run, plan, recorder, applied, unverified)
-    ties = select_tied(plan, applied.wrong_predictions, recorder.get_state())  # the rules allow the other machine, too
+    # Not wrong: in a tie, the placement rules allow the observed machine as well as the predicted one.
+    ties = select_tied(plan, applied.wrong_predictions, recorder.get_state())
     wrong = tuple(prediction for prediction in applied.wrong_predictions if prediction not in ties)
     applied = replace(applied, wrong_predictions=wrong, ties=tuple(ties))
     results = _compute_final_results(run, plan, applied)
@@ -208,13 +209,15 @@ def _list_problems(run: Run, plan: Plan, applied: ApplyResult) -> Iterator[Diagn
 def _verify_predictions(
     run: Run, plan: Plan, recorder: ApplyRecorder, applied: ApplyResult, unverified: Sequence[Step]
 ) -> tuple[str, ...]:
-    """Compare predictions with the sites and record the results. Return the wrong ones of certainty `certain`."""
+    """Compare predictions with the sites and record the results. Return texts about wrong ones of certainty `certain`.
+    `unverified` are the steps completed by an interrupted run.
+    """
     state = recorder.get_state()
-    verified_addresses = list_completed_objects(applied.end_events, plan, unverified)
-    # Objects with a step left to another process have no observations yet: a later apply verifies their predictions.
+    completed_addresses = list_completed_objects(applied.end_events, plan, unverified)
+    # Objects with a step left to a person: their VMs to move are not observed yet, so a later apply verifies these.
     waiting_addresses = {event.address for event in applied.end_events if event.is_delegated}
     types = run.project.registries.resource_types
-    verification = verify_predictions(plan, verified_addresses | waiting_addresses, state, types, waiting_addresses)
+    verification = verify_predictions(plan, completed_addresses | waiting_addresses, state, types, waiting_addresses)
     for record in build_journal_records(verification, state):
         recorder.add_record(record)
     return list_wrong_certain(chain(applied.predictions, *verification.verified.values()))
@@ -264,8 +267,9 @@ def _build_unfinished_error(applied: ApplyResult) -> list[Diagnostic]:
     manual_addresses = [end.address for end in applied.end_events if end.is_delegated]  # among the waiting steps
     if waiting == len(manual_addresses) > 0 and not failed:  # only manual steps are left
         skipped_addresses = [end.address for end in applied.end_events if end.outcome is StepOutcome.SKIPPED]
+        # A manual change may have two steps: the second, skipped one is no other change.
         later_addresses = [address for address in skipped_addresses if address not in manual_addresses]
-        return [_build_manual_diagnostic(waiting, len(later_addresses))]  # the later step of a change belongs to it
+        return [_build_manual_diagnostic(waiting, len(later_addresses))]
     if not (waiting or failed or skipped):
         return []  # all steps are done
     if applied.problem and not waiting:
@@ -288,9 +292,7 @@ def _build_unfinished_error(applied: ApplyResult) -> list[Diagnostic]:
 
 
 def _build_manual_diagnostic(count: int, skipped: int) -> Diagnostic:
-    """Build the warning for `count` steps to be done manually; an error if steps behind them were `skipped`, since a
-    caller must not take the apply for complete.
-    """
+    """Build the warning about `count` changes to make by hand; an error if this apply `skipped` further steps."""
     changes = select_word_form(count, "this change", "these changes")
     detail = (
         f"nexusform does not make {changes}. Make {changes} on the site, as listed above. If the plan reads an "
@@ -308,7 +310,8 @@ def _compute_final_results(run: Run, plan: Plan, applied: ApplyResult) -> FinalR
     if not applied.is_complete:  # objects may be unfinished
         return FinalResults(run.stored.state.outputs, plan.checks)
     request = build_base_request(run.project, StoredState(applied.state))
-    wrong_addresses: set[str] = set()  # of resources: without the keys of instances
+    # Outputs based on these resources (addresses without instance keys) are evaluated again.
+    wrong_addresses: set[str] = set()
     for prediction in (*applied.wrong_predictions, *applied.ties):
         wrong_addresses.add(re.sub(r'\["(?:[^"\\]++|\\.)*+"\]|\[[0-9]+\]', "", prediction.address))
     return evaluate_final_results(plan, request, run.stored.state.outputs, wrong_addresses)

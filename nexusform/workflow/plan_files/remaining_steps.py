@@ -43,7 +43,7 @@ class RemainingSteps(Struct, frozen=True):
 
 
 def count_steps(plan: Plan) -> int:
-    """Count the steps without gates: these only wait for other steps, and report no progress."""
+    """Count the steps, except gates: a gate only waits for other steps, and reports no progress."""
     return sum(step.kind is not StepKind.GATE for step in plan.steps)
 
 
@@ -63,9 +63,10 @@ def find_remaining_steps(
         return None, [replace(problem, detail=f"{problem.detail} {remedy}") for problem in problems]
     steps = tuple(step for step in saved.plan.steps if step.id not in remaining.completed_steps)
     plan = replace(saved.plan, steps=steps)
-    remaining_steps = RemainingSteps(saved, plan, not remaining.has_ended, remaining.plan_digest)
+    was_interrupted = not remaining.has_ended  # killed, so its end is not recorded
+    remaining_steps = RemainingSteps(saved, plan, was_interrupted, remaining.plan_digest)
     state = stored.state
-    # A checkpoint keeps the state's serial, and the remaining steps get the next one. Another serial is a later change.
+    # The state has the serial of the apply, or still the one before it. Any other serial is of a later change.
     if state.lineage != remaining.lineage or state.serial not in (remaining.serial - 1, remaining.serial):
         state_changed_error = build_error(
             "state-changed-since-apply",

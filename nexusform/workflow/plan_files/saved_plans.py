@@ -90,7 +90,7 @@ def save_plan(
 
 
 def build_statement_content(plan: Plan, digest: str, document: bytes, path: str) -> StatementContent:
-    """Build the content of the in-toto statement about a plan; `document` is the content of its file at `path`."""
+    """Build the content of the statement about a plan: the digests of its file (`document`) and of its contents."""
     digests = {Path(path).name: plan_file.compute_digest(document), "plan": digest}
     return StatementContent(digests, (plan.basis,), plan.nexusform_version, plan.timestamp)
 
@@ -179,9 +179,9 @@ def open_saved_plan(
 
 
 def _choose_backend_context(context: CommandContext, plan_context: CommandContext, saved: SavedPlan) -> CommandContext:
-    """Return the context to open the backend in: of the user (`context`), or of the contents of the plan. The plan's
-    context keeps a foreign plan from choosing the backend and the use of credentials. If the directory has the same
-    configuration, the user chose this backend: its settings cannot refer to variables of the plan.
+    """Return the context to open the backend in. An unverified plan gets `plan_context`, with restricted access: it
+    could name a backend of an attacker. If the directory has the same configuration, the user chose this backend, so
+    the user's `context` is returned. Variables of the plan cannot change it: backend settings use no variables.
     """
     if plan_context.confinement_source is not ConfinementSource.PLAN:
         return plan_context

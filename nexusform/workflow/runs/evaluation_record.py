@@ -40,7 +40,7 @@ def record_evaluation(plan: Plan, project: Project) -> Plan:
 def _list_evaluated_files(
     plan: Plan, project: Project, accessed_files: Mapping[str, str], work_tree: Confinement
 ) -> list[EvaluatedFile]:
-    """List the files read for a plan with digests. `accessed_files` are digests by path of settings and variables."""
+    """List the files read for a plan with digests. `accessed_files`, by path, are those of settings and variables."""
     directory = os.path.abspath(project.context.directory)  # noqa: PTH100
     digests: dict[str, str] = {}  # by path
     for path, digest in accessed_files.items():

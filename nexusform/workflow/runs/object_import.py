@@ -109,22 +109,22 @@ def find_imports(request: PlanRequest, providers: Mapping[str, Provider], *, gen
     blocks: list[str] = []
     last_number = request.state.last_creation
     for target in targets:
-        is_in_root = not target.address.module and target.address.key is None  # a single block can be generated there
-        if target.block is None and not (generate and is_in_root):
+        is_single_in_root = not target.address.module and target.address.key is None  # only such a block is generated
+        if target.block is None and not (generate and is_single_in_root):
             result.diagnostics.append(build_missing_configuration_error(target.address, target.span))
             continue
         found_object, new_problems = find_imported_object(target, request, providers)
         result.diagnostics += new_problems
         if found_object is None:
             continue
-        if not found_object.creation:  # the provider has no creation numbers, so continue those of the state
+        if not found_object.creation:  # unknown at the provider: continue the numbers of the objects in the state
             last_number += 1
             found_object = replace(found_object, creation=last_number)
         result.objects[target.address] = ImportedObject(target.id, found_object, target.span)
         if target.block is None:  # render the missing block
             schema = request.registries.resource_types[target.address.type].schema
             arguments = dict(found_object.attributes)
-            if found_object.provider != DEFAULT_PROVIDER:  # not the simulated one: facts of the site are no arguments
+            if found_object.provider != DEFAULT_PROVIDER:  # it reads a site: omit facts observed there
                 arguments |= {name: None for name, attribute in schema.attributes.items() if attribute.observed}
             blocks.append(render_resource_block(target.address, schema, arguments))
     # Computed attributes, such as the capacity of a cluster, need all objects.
@@ -139,8 +139,8 @@ def find_imports(request: PlanRequest, providers: Mapping[str, Provider], *, gen
 def add_computed_attributes(
     objects: Mapping[Address, Mapping[str, Any]], registries: PluginRegistries
 ) -> dict[Address, dict[str, Any]]:
-    """Return the objects with missing attributes computed by nexusform from VMs, such as a cluster's capacity. An
-    attribute counts as missing if it is absent or null; all others keep their values.
+    """Return the attributes of objects with those computed from VMs, such as a cluster's capacity. An attribute is
+    added only if it is absent or null; all others keep their values.
     """
     vm_objects = [SiteObject(address, attributes, creation=0) for address, attributes in objects.items()]
     layout = build_site_layout(vm_objects, registries)
@@ -393,7 +393,7 @@ def import_object(
     found_object, problems = find_imported_object(target, request, providers)
     if found_object is None:
         return [replace(p, subject=None, block="") for p in problems]  # a command has no import block to point at
-    if not found_object.creation:  # the provider has no creation numbers, so continue those of the state
+    if not found_object.creation:  # unknown at the provider: continue the numbers of the objects in the state
         found_object = replace(found_object, creation=state.last_creation + 1)
     new_state = replace(
         state,

@@ -105,10 +105,10 @@ class _PlanningWatch:
             with suppress(self._exception):
                 self._has_ended = True
         with suppress(self._exception), self._raise_lock:
-            if self._was_raised:  # perhaps not delivered yet: a placeholder replaces it, and ends the loop below
+            if self._was_raised:  # but perhaps not delivered yet: replace it by a placeholder, and wait for that
                 with suppress(_PlaceholderError):
                     _raise_in_thread(self._planning_thread, _PlaceholderError)
-                    while True:
+                    while True:  # until the placeholder arrives
                         pass
         # Last, as an exception inside of set() could leave its lock held, and the next call would hang.
         self._end_event.set()

@@ -38,7 +38,7 @@ FlawCheck = Callable[[Change], str]
 def validate_changes_at_providers(
     result: PlanResult, providers: Mapping[str, Provider], request: PlanRequest, errors: Iterable[Diagnostic]
 ) -> list[Diagnostic]:
-    """Validate the changes of a plan at the providers, and return their errors. `errors` of the run are not in it."""
+    """Validate the changes of a plan at the providers, and return their errors. `errors` are those outside the plan."""
     explain_flaw = create_validation_check(result, request.configuration, errors)  # "": the change can be validated
     write_only, diagnostics = evaluate_write_only(result.plan, request)
     for name, provider in providers.items():

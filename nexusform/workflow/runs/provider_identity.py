@@ -75,7 +75,7 @@ def _check_provider_identity(
     check.observed[name] = {"identity": dict(observed)}
     comparison = provider.compare_identity(recorded, observed)
     if comparison.difference:
-        if accepted in comparison.accepted_by:
+        if accepted in comparison.permitting_flag_values:
             check.confirmed[name] = check.observed[name]
         else:
             check.diagnostics.append(_build_other_system_error(name, comparison))
@@ -98,7 +98,7 @@ def _build_other_system_error(name: str, comparison: IdentityComparison) -> Diag
     detail = (
         f'Provider "{name}" reaches another system than the state records: {comparison.difference}. No changes '
         "were made. Use the credentials of the recorded one. After a migration, repeat the command with "
-        f"-allow-other-hub={comparison.accepted_by[0]}."
+        f"-allow-other-hub={comparison.permitting_flag_values[0]}."
     )
     return build_error(ANOTHER_HUB, detail)
 

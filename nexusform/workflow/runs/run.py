@@ -181,9 +181,7 @@ class Run(Struct):
         return replace(result, plan=record_evaluation(result.plan, self.project))
 
     def _refresh_and_plan(self, options: PlanOptions) -> PlanResult:
-        """Check the state and the systems of the providers, import, refresh, plan and dry-run. A failed plan has the
-        diagnostics of the first step with errors.
-        """
+        """Check state and providers, import, refresh, plan and dry-run. Errors of a step end it with a failed plan."""
         diagnostics = self._check_state_consistency()
         if not has_errors(diagnostics) and (options.refresh or self._has_imports(options)):
             diagnostics += self.check_identities()
@@ -219,7 +217,7 @@ class Run(Struct):
             return self.build_failed_plan(options, diagnostics)
         result, dry_run_diagnostics = self._add_dry_run_results(result, options, request)
         diagnostics += dry_run_diagnostics
-        # Only for -refresh=false: imports read the systems themselves, and a plan from the state has its own warning.
+        # For -refresh=false only: some internal plans give no reason, and a plan from the state has its own warning.
         if options.dry_run_skip_reason and not self.unreachable and has_observing_provider:
             detail = "-refresh=false: the plan uses the recorded state. Changes made outside of nexusform are unknown."
             diagnostics.append(build_warning("refresh-skipped", detail))
@@ -241,7 +239,8 @@ class Run(Struct):
         """Compare the systems behind the providers after a plan with -refresh=false. Usually no connection is made, and
         only settings are compared. If a data source has just connected (`is_connected`), servers are identified, too.
         """
-        if options.refresh or not options.dry_run_skip_reason or self.unreachable:
+        is_refresh_disabled = not options.refresh and options.dry_run_skip_reason  # the reason: -refresh=false
+        if not is_refresh_disabled or self.unreachable:
             return []  # compared before a refresh, or with a saved plan; or a server is known to be unreachable
         if is_connected:
             diagnostics = self.check_identities()
@@ -320,8 +319,8 @@ class Run(Struct):
         """Return the result with the findings of the lint rules, and the disabled rules. Errors prevent all rules."""
         findings: list[Diagnostic] = []
         # The rules are about pools with a count and VMs placed by this plan.
-        objects = result.objects.values()
-        has_pools_to_lint = any(pool.count_path for vms in objects if vms.placements.new_handles for pool in vms.pools)
+        planned_objects = [item for item in result.objects.values() if item.placements.new_handles]
+        has_pools_to_lint = any(pool.count_path for item in planned_objects for pool in item.pools)
         if has_pools_to_lint and not result.plan.errored:
             from nexusform.workflow.opening.linting import lint_plan
 
@@ -331,8 +330,8 @@ class Run(Struct):
         return replace(result, plan=replace(result.plan, diagnostics=diagnostics, disabled_rules=disabled_rules))
 
     def rebuild_plan(self, saved_plan: Plan) -> Plan:
-        """Plan again with the recorded inputs of a saved plan: providers read nothing. Without results based on sampled
-        schedules, the new plan needs no samples either.
+        """Plan again with the recorded inputs of a saved plan: providers read nothing. Samples, schedules with random
+        choices, are planned only if the saved plan has results based on them.
         """
         from nexusform.plans.saved.plan_comparison import has_sampled_verdicts
 

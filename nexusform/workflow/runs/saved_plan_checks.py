@@ -58,9 +58,9 @@ def check_saved_plan(run: Run, saved: SavedPlan, *, replan: bool = False, is_ver
 def _compare_plan(run: Run, saved: SavedPlan, *, replan: bool, is_verified: bool) -> CheckedPlan:
     """Compare a saved plan with a new one, and return the plan to apply, or none with an error.
 
-    If the state has another serial or an input changed, a plan from current values must have the same changes. It is
-    then applied. Otherwise a plan from the values recorded in the file must be equal. With `replan`, a plan from
-    current values must then also have the same changes. `is_verified`: the file has a verified signature.
+    If the state has another serial or an input changed, a plan from current values must have the same changes, and is
+    applied. Otherwise the plan is made again from the values recorded in its file, and must be equal. With `replan`, a
+    plan from current values must also have the same changes. `is_verified`: the file has a verified signature.
     """
     plan = saved.plan
     if plan.serial != run.stored.state.serial:
@@ -131,8 +131,8 @@ def _compare_with_new_plan(run: Run, saved: SavedPlan, *, is_verified: bool) -> 
 
 
 def _compare_all_parts(plan: Plan, new_plan: Plan) -> CheckedPlan:
-    """Accept the plan if all of its parts equal those of a new plan. Confidence is compared only if verdicts depend on
-    samples: otherwise the new plan was made without samples.
+    """Accept the plan if all of its parts equal those of a new plan. The figures of confidence need samples (schedules
+    with random choices), so they are compared only if the new plan has them, too.
     """
     if has_sampled_verdicts(plan):
         differing_parts = list_different_parts(plan, new_plan)

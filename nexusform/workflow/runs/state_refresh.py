@@ -93,7 +93,7 @@ def _read_objects(
         if answer.attributes == recorded.attributes and private_note == recorded.private:
             continue  # the usual case, decided without the costs of the next steps
         attributes = locations.update_locations(answer.attributes)  # racks and zones of its machines
-        if attributes != recorded.attributes:  # add the provenance of observed values
+        if attributes != recorded.attributes:  # mark changed values as observed; its counts are unused
             attributes = compare_answer(str(address), schema, recorded.attributes, attributes, observed=()).attributes
         if attributes != recorded.attributes or private_note != recorded.private:
             changed_objects[address] = replace(recorded, attributes=attributes, private=private_note)
@@ -109,9 +109,7 @@ class ProviderChanges(Struct):
 
 
 def find_provider_changes(request: PlanRequest, providers: Mapping[str, Provider]) -> ProviderChanges:
-    """Find simulated objects now assigned to a real provider, and read them there. Raises ProviderProblem. An existing
-    object becomes an import; the others are recorded as missing.
-    """
+    """Read simulated objects now assigned to a real provider: found ones become imports. Raises ProviderProblem."""
     changes = ProviderChanges()
     for name, provider in sorted(providers.items()):
         if not provider.observes_objects or not provider.sends_changes:  # not the provider of a real site

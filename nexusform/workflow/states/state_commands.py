@@ -131,8 +131,8 @@ def change_state(
     force: bool = False,
     rescued: State | None = None,
 ) -> StateChangeResult:
-    """Lock, read, change, write with the next serial, unlock. A state with unresolved steps of an interrupted apply
-    is rejected unless `force`. If `rescued` is the state this apply could not save, it is written unchanged.
+    """Lock the state, read, change and write it with the next serial, then unlock it. A state with unresolved steps of
+    an interrupted apply is rejected unless `force`. If `rescued` is the result of this apply, it is written unchanged.
     """
     backend, diagnostics, sources = find_backend(context)
     if backend is None:
@@ -256,8 +256,8 @@ def create_move_change(source: AddressPattern, target: AddressPattern) -> StateC
 def create_remove_change(
     patterns: Sequence[AddressPattern], vms: Sequence[tuple[AddressPattern, str]] = ()
 ) -> StateChange:
-    """Create the change of `state rm`. Racks and machines record the running VMs of removed objects. `vms` (pattern of
-    rack or machine, name) are records of VMs deleted since.
+    """Create the change of `state rm`. VMs of removed objects keep running, so they are recorded at their racks or
+    machines. `vms` (pattern of rack or machine, name of VM) are such records to remove, of VMs deleted since.
     """
 
     def change(state: State) -> tuple[State | None, list[Diagnostic]]:
