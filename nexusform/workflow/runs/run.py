@@ -312,7 +312,7 @@ class Run(Struct):
         result = replace(result, plan=plan)
         if plan.mode is Mode.NORMAL:
             result = self._add_lint_findings(result)
-        with log_duration("room counted"):
+        with log_duration("capacity counted"):
             return add_site_capacity(result, self.project.registries)
 
     def _add_lint_findings(self, result: PlanResult) -> PlanResult:
