@@ -46,9 +46,9 @@ def predict(
 ) -> PodsPrediction:
     """Return the outcome of every pod of `workloads` (in order of creation, then of the document). `existing_pods` are
     all pods of the cluster. Pods of other workloads are kept, unless `removed_workloads` has the key of the workload.
-    `lost_pods` (workload key, number) and pods on removed nodes are placed again. `arrival`: order of the pods other
-    than by workload. `timing`: removed pods free their capacity at once (0), all later (1), or a sample (from 2): in
-    steps of random size, and for even numbers some later.
+    `lost_pods` (workload key, number) and pods on removed nodes are placed again. `arrival`: order of new pods, by
+    default workload by workload. `timing`: removed pods free their capacity at once (0), later (1), or as in the sample
+    of this number (from 2): rollouts take steps of random size, and with even numbers some pods free it later.
     """
     predictor = PodPredictor(cluster, existing_pods, workloads, seed, lost_pods, removed_workloads)
     predictor.session.timing = timing
@@ -196,9 +196,8 @@ class PodPredictor:
         return replace(outcome, action=pod_outcomes.PLACE, previous="", trigger=trigger, is_certain=is_certain)
 
     def _prepare_workload(self, workload: Workload) -> WorkloadProgress:
-        """Return the progress of a workload at its start: its existing pods sorted, and the missing pods to place.
-        Running pods are kept (current template) or outdated (a former one). Other pods are removed as surplus, failed
-        for good, or placed again.
+        """Return the progress of a workload at its start: its existing pods by their state, and the pods to place.
+        Surplus pods are removed. Other running pods are kept (current template) or outdated (a former one).
         """
         pods = sorted(self.pods_by_workload.get(workload.key, ()), key=lambda pod: pod.number)
         if workload.is_paused:
@@ -219,15 +218,16 @@ class PodPredictor:
             elif pod.node:  # lost with its node, or evicted by a taint
                 trigger = self._find_node_loss_trigger(pod)
                 progress.pods_to_place.append(PodToPlace(pod.number, previous=pod.node, trigger=trigger))
-            else:  # Pending, or a former template's pod rejected by kubelet
-                retried_pod = PodToPlace(pod.number, was_pending=True, age=pod.age)
-                former_pod = replace(retried_pod, former_spec=pod.spec)
+            else:  # Pending, or a former template's pod rejected by kubelet: placed again with one of two templates
+                pod_with_current_template = PodToPlace(pod.number, was_pending=True, age=pod.age)
+                pod_with_own_template = replace(pod_with_current_template, former_spec=pod.spec)
                 if workload_progress.is_pending_outdated(workload, pod):  # the rollout of its Deployment decides on it
-                    progress.pending_outdated_pods.append(former_pod)
-                else:  # an OrderedReady StatefulSet replaces no pod of a former template before it runs
-                    may_keep_template = workload.is_ordered or workload.is_below_partition(pod.number)
-                    keeps_template = may_keep_template and not is_current
-                    progress.pods_to_place.append(former_pod if keeps_template else retried_pod)
+                    progress.pending_outdated_pods.append(pod_with_own_template)
+                elif not is_current and (workload.is_ordered or workload.is_below_partition(pod.number)):
+                    # An OrderedReady StatefulSet replaces no pod before it runs, a partition none below it.
+                    progress.pods_to_place.append(pod_with_own_template)
+                else:
+                    progress.pods_to_place.append(pod_with_current_template)
         missing_count = max(0, workload.replicas - len(pods))
         used_numbers = workload_progress.list_numbers(pods)
         numbers = workload_progress.find_unused_pod_numbers(used_numbers, workload.first_ordinal, missing_count)
@@ -326,7 +326,7 @@ class PodPredictor:
         progress.pods_to_place.sort()
         progress.placeable_range = self._compute_running_range(progress)  # before the placement uses capacity
         rollout = TemplateRollout(self.session, self.quota_usage, progress)
-        rollout.start()
+        rollout.start()  # may add pods of former templates to those to place
         verdicts = yield from self._place_pods(progress)  # by pod number
         self._recreate_evicted()  # pods evicted for those just placed
         # An ordered StatefulSet removes its surplus pods once all others have a node.
@@ -336,7 +336,7 @@ class PodPredictor:
             verdicts |= DaemonRollout(self.session, progress, verdicts).replace_pods()
             self._recreate_evicted()
         elif rollout.is_needed:
-            verdicts = rollout.resume(verdicts)
+            verdicts = rollout.resume(verdicts)  # replaces the outdated pods; numbers of pods may change
             self._recreate_evicted()
         verdicts |= rollout.request_pending_pods()  # pods of former templates without a node
         requested_pods = progress.requested_pods  # by number
@@ -399,8 +399,8 @@ class PodPredictor:
     def _place_pod(self, progress: WorkloadProgress, pod: PodToPlace) -> PodVerdict:
         """Place a pod, with its former template if it has one, and return the verdict.
 
-        An ordered StatefulSet updates a Pending pod of a former template as soon as it runs, unless the partition keeps
-        this template. So once such a pod gets a node, it is removed and placed again with the current template.
+        An ordered StatefulSet updates a Pending pod of a former template once it runs, unless the partition keeps this
+        template. So if such a pod gets a node, it is removed and placed again with the current template.
         """
         workload = progress.workload
         if pod.required_node:
@@ -497,7 +497,7 @@ class PodPredictor:
         placed_pods = progress.list_placed_pods()
         has_moved = False
         for pod in (*progress.kept_pods, *progress.outdated_pods, *placed_pods):
-            spec = progress.get_recreated_spec(pod)
+            spec = progress.get_recreated_spec(pod)  # its replacement may have another template
             verdict = self._reschedule_after_toleration(pod, spec)
             if verdict is None:
                 continue  # it stays

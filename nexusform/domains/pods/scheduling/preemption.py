@@ -91,7 +91,7 @@ def compute_eviction_allowances(
     result: list[DisruptionAllowance] = []
     for budget, pods in zip(budgets, expected_pods, strict=True):
         if budget.selector.is_empty:
-            continue  # in preemption, it covers no pod
+            continue  # kube-scheduler's preemption takes it as covering no pod
         covered_groups = cache.select_groups_of_namespace(budget.selector, budget.namespace)
         healthy = sum(sum(group.nodes.values()) for group in covered_groups if not group.spec.is_terminating)
         evictions = compute_allowed_disruptions(budget, pods, healthy) - budget.withheld_disruptions
@@ -212,7 +212,9 @@ def _rank_importance(pod: ExistingPod) -> tuple[int, int, str, int]:
 
 
 def _is_victim_choice_arbitrary(lower_priority_pods: Sequence[ExistingPod], victims: Sequence[ExistingPod]) -> bool:
-    """Return whether the choice is arbitrary: some pods of equal priority and age, but several templates, remain."""
+    """Return whether other victims were possible: among pods of equal priority and age, but of several templates, some
+    are victims and some are not.
+    """
     rank_pod = attrgetter("spec.priority", "age")
     victims_by_rank = group_by(victims, rank_pod)
     pods_by_rank = group_by(lower_priority_pods, rank_pod)

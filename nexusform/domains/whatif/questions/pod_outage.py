@@ -87,7 +87,7 @@ class WorkloadImpact(Struct, frozen=True):
         return all(move.is_certain for move in self.moves)
 
     def determine_outcome(self, *, is_drained: bool) -> WorkloadOutcome:
-        """Determine the result. Without a drain nothing runs until replacement, so losing every pod is a loss."""
+        """Determine the result. If all pods are lost at once without a drain, none runs until its replacement: LOST."""
         is_restarted = self.before > 0 and self.at_once == 0  # all pods are gone at the same time
         is_lost = self.before > 0 and self.running == 0  # no pod runs after the replacement, either
         if is_lost:
