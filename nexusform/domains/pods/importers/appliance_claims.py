@@ -175,10 +175,9 @@ def compute_planned_storage_demand(
     stateful_sets: AbstractSet[tuple[str, str]],
     removed_namespaces: AbstractSet[str],
 ) -> ClaimDemand:
-    """Return the storage used after a plan is applied, by new claims and by remaining prior ones.
-
-    `stateful_sets` (namespace and name) exist after the plan. Others are removed, but may retain their claims. All
-    claims in `removed_namespaces` are deleted.
+    """Return the storage used after a plan is applied, by new claims and by remaining prior ones. `stateful_sets`
+    (namespace and name) exist after the plan. Others are removed, but may retain their claims. All claims in
+    `removed_namespaces` are deleted.
     """
     new_claims = [claim for name, claim in planned_claims.items() if name not in prior_claims]
     size = sum(claim.final_size for claim in new_claims)  # in bytes, after the plan

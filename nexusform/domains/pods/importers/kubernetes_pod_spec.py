@@ -343,9 +343,8 @@ def _get_pod_level_amounts(spec: Fields, reports_problems: bool) -> Amounts:
 
 
 def sum_container_amounts(spec: Fields, read_amounts: Callable[[Fields], Amounts]) -> Amounts:
-    """Return the amount of each resource used by a pod at most, by the amounts of its containers (`read_amounts`).
-
-    It is the larger of two: the sum of all containers and sidecars, and the maximum of any init container together with
+    """Return the amount of each resource used by a pod at most, by the amounts of its containers (`read_amounts`). It
+    is the larger of two: the sum of all containers and sidecars, and the maximum of any init container together with
     the sidecars started before it.
     """
     running_total: Amounts = {}

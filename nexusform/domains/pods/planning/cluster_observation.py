@@ -113,7 +113,7 @@ def match_cluster_snapshot(
     existing_pods += _build_new_daemons(running_pods, unmatched_nodes)
     nominated_pods = [pod for pod in snapshot.nominated_pods if pod.node in plan_names]
     images_by_node = {name: node.images for name, node in registered}  # sizes by image
-    image_sizes = [images_by_node.get(name) for name in nodes]  # None for a node not listed
+    image_sizes = list(map(images_by_node.get, nodes))  # None for a node not listed
     nodes = _set_image_values(nodes, image_sizes)
     registered_cluster = replace(
         cluster,
@@ -258,7 +258,6 @@ def merge_observed_pods(
     is_replaced: Callable[[ExistingPod], bool] = lambda _: False,
 ) -> dict[str, list[ExistingPod]]:
     """Replace the pods of one cluster (`existing_pods`, from state) by the observed ones; return these by workload.
-
     Further pods in state are kept: they were predicted after the observation. An observed pod is left out if
     `is_replaced` matches it. So is one evicted by a NoExecute taint, if state has pods of its workload.
     """

@@ -90,7 +90,6 @@ class PodPhase(PodsByCluster):
         self, object_pods: ObjectPods, workload: Workload, cluster_id: str, own_pods: Sequence[ExistingPod]
     ) -> list[ExistingPod]:
         """Remove and return the observed pods without a controller adopted by a workload, numbered as its own pods.
-
         Pods with a manifest, or recorded in state, are never adopted. Those replaced since by an applied plan are
         removed, but not returned. `own_pods` are the other pods of the workload.
         """

@@ -240,9 +240,7 @@ def _build_pod_reason(outcome: PodOutcome) -> str:
 def _build_former_location(
     cluster: NodeCluster | None, name: str, outcome: PodOutcome, record: RecordedPod
 ) -> PodLocation:
-    """Return the location of a pod before the plan. Its node may move or be removed in the plan, so the machine and
-    zone recorded in state take precedence.
-    """
+    """Return the location of a pod before the plan. The machine and zone in state count, as its node may have moved."""
     location = _build_location(cluster, name, outcome.previous, record.state)
     if outcome.action == pod_outcomes.KEEP or record.node != outcome.previous:
         return location  # the pod stays, or the record is about another node

@@ -153,10 +153,9 @@ def find_pods_in_doubt(
     manifests: Sequence[Manifest],
     now: str,
 ) -> dict[PodKey, PodDoubt]:
-    """Return the doubt about each pod, by workload and number; pods without doubt have no entry.
-
-    The first of these applies: adopted pods, an autoscaler, a gap in the snapshot, a webhook. `manifests` are
-    the objects on the cluster, planned ones included; `now` is the time of planning (ISO 8601).
+    """Return the doubt about each pod, by workload and number; pods without doubt have no entry. The first of these
+    applies: adopted pods, an autoscaler, a gap in the snapshot, a webhook. `manifests` are the objects on the cluster,
+    planned ones included; `now` is the time of planning (ISO 8601).
     """
     snapshot_doubts = tuple(list_snapshot_doubts(observed.snapshot, now))
     all_hooks = _list_admission_hooks(manifests)
@@ -183,9 +182,10 @@ def find_pods_in_doubt(
             return ""
         # If existing pods show the changes of the installed webhooks, only webhooks of this plan are unknown.
         unknown_hooks = new_hooks if workload.is_admission_known else all_hooks
-        if workload.is_rewritten:  # existing pods differ from the manifest, as if changed by a webhook
-            return WEBHOOKS
-        return WEBHOOKS if _can_be_changed(unknown_hooks, outcome.spec, workload.kind, namespace_labels) else ""
+        # Existing pods of a rewritten workload differ from its manifest, as if changed by a webhook.
+        spec, kind = outcome.spec, workload.kind
+        is_changed = workload.is_rewritten or _can_be_changed(unknown_hooks, spec, kind, namespace_labels)
+        return WEBHOOKS if is_changed else ""
 
     doubts: dict[PodKey, PodDoubt] = {}
     for outcome in outcomes:

@@ -53,10 +53,9 @@ def find_outdated_pod_numbers(workload: Workload, pods: Iterable[ExistingPod], *
 def _find_matching_revisions(
     workload: Workload, pods_by_revision: Mapping[str, Sequence[ExistingPod]], *, is_complete: bool
 ) -> list[str]:
-    """Return the revisions with a pod like the template, by its containers.
-
-    If this plan replaces the live template, two rules are added. The revision of the live template does not count, and
-    all pods of the revision must have the node selection and pod affinity of the template.
+    """Return the revisions with a pod like the template, by its containers. If this plan replaces the live template,
+    two rules are added. The revision of the live template does not count, and all pods of the revision must have the
+    node selection and pod affinity of the template.
     """
     replaced_revision: str | None = workload.replaced_revision  # of the live template, "" if it is not replaced
     if replaced_revision == NEWEST_REVISION:  # its label is unknown
@@ -227,9 +226,8 @@ def create_replacement_check(
 def find_orphan_pods(
     workload: Workload, manifests: Iterable[Manifest], pods: Iterable[ExistingPod]
 ) -> Iterator[ExistingPod]:
-    """Yield the pods without a controller (`namespace/Pod/name`) adopted by a ReplicaSet, DaemonSet or StatefulSet.
-
-    Its selector decides. A StatefulSet adopts only pods with its names (such as web-0). Source: kubernetes
+    """Yield the pods without a controller (`namespace/Pod/name`) adopted by a ReplicaSet, DaemonSet or StatefulSet. Its
+    selector decides. A StatefulSet adopts only pods with its names (such as web-0). Source: kubernetes
     pkg/controller/controller_ref_manager.go, pkg/controller/statefulset/stateful_set.go.
     """
     manifest = next((item for item in manifests if item.workload_key == workload.key), None)

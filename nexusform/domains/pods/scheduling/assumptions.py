@@ -188,7 +188,6 @@ def _sample_changed_pods(
     sampled_keys: Collection[PodKey],
 ) -> dict[PodKey, str]:
     """Return the pods with another outcome in an alternative than in the plan, each with its node there ("" for none).
-
     `by_workload` has the outcomes of the plan. If more pods than in the plan are placed at random, the alternative is
     predicted again with further `seeds`. These further predictions count only for the pods of `sampled_keys`.
     """

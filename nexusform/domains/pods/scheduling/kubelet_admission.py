@@ -97,10 +97,9 @@ class NodeNumaCells:
             self._change_free_capacity(share, sign=1)
 
     def _select_numa_cells(self, container: AlignedRequests) -> tuple[int, ...]:
-        """Return the NUMA cells for a container by the policy of kubelet's topology manager; () if it permits none.
-
-        The policy single-numa-node permits one cell. The policy restricted permits the number of cells needed on an
-        empty node. The first cells (by number) with enough free resources are used.
+        """Return the NUMA cells for a container by the policy of kubelet's topology manager; () if it permits none. The
+        policy single-numa-node permits one cell. The policy restricted permits the number of cells needed on an empty
+        node. The first cells (by number) with enough free resources are used.
         """
         widths = {1}  # permitted numbers of cells
         if not self._permits_one_cell:

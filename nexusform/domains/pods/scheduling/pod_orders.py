@@ -70,7 +70,6 @@ class ArrivalOrder(Struct, frozen=True):
 
     def _compute_arrival_time(self, key: str, arrived_count: int) -> float:
         """Return the time of arrival of a workload's next pod, in intervals between the creation of two objects.
-
         `arrived_count` is the number of its pods so far (-1: not started). Objects are created in the order of `ranks`,
         their pods some hops later: one per controller in between.
         """

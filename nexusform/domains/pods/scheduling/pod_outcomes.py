@@ -281,10 +281,9 @@ def _compute_pod_limit(spec: PodSpec, node: Node, usage: NodeUsage, further: int
 
 
 def _collect_own_counters(scheduler: PodSpecScheduler, capacity: dict[int, int]) -> _OwnCounters:
-    """Return the counters of the rules between pods of this spec.
-
-    Anti-affinity over a key with one node per domain (such as the host name) needs no counter: it limits each of these
-    nodes to one pod. The limit is written to `capacity`, the number of further pods by node.
+    """Return the counters of the rules between pods of this spec. Anti-affinity over a key with one node per domain
+    (such as the host name) needs no counter: it limits each of these nodes to one pod. The limit is written to
+    `capacity`, the number of further pods by node.
     """
     cache, group, counts = scheduler.cache, scheduler.group, scheduler.counts
     anti_affinity: dict[int, DomainCounter] = {}  # one counter per topology
@@ -343,10 +342,9 @@ def _list_single_limits(capacity: Mapping[int, int], own_counters: _OwnCounters)
 def _compute_affinity_range(
     scheduler: PodSpecScheduler, capacity: Mapping[int, int], further: int, own_counters: _OwnCounters
 ) -> PlaceablePodRange:
-    """Return how many of `further` pods fit, if required affinity to their own group binds all to one domain.
-
-    The first pod may choose any domain of the topology key, so the range covers all of them. `capacity` is the number
-    of further pods by node, without the rules between them.
+    """Return how many of `further` pods fit, if required affinity to their own group binds all to one domain. The first
+    pod may choose any domain of the topology key, so the range covers all of them. `capacity` is the number of further
+    pods by node, without the rules between them.
     """
     counts = scheduler.counts
     counter = counts.affinity[0]  # of the first term: its domains limit all pods

@@ -255,10 +255,9 @@ class PodPredictor:
         return remaining_pods
 
     def _prepare_daemons(self, progress: WorkloadProgress, pods: list[ExistingPod]) -> None:
-        """Plan one pod of a DaemonSet per permitted node: record kept, removed and surge pods, and the pods to place.
-
-        A node without a running pod gets one of the Pending pods, or a new one if none is left. Further Pending pods
-        are surge pods: a rollout with maxSurge has created them next to the old pods of their nodes.
+        """Plan one pod of a DaemonSet per permitted node: record kept, removed and surge pods, and the pods to place. A
+        node without a running pod gets one of the Pending pods, or a new one if none is left. Further Pending pods are
+        surge pods: a rollout with maxSurge has created them next to the old pods of their nodes.
         """
         spec, surplus = progress.workload.pod, progress.list_surplus_daemons(pods)
         waiting_pods = [pod for pod in pods if not pod.node]
@@ -371,10 +370,9 @@ class PodPredictor:
         progress.deferred_removals = []
 
     def _place_pods(self, progress: WorkloadProgress) -> Generator[str, None, dict[int, PodVerdict]]:
-        """Place the requested pods of a workload by number or arrival, and return the verdicts by number.
-
-        Yield the workload key before each pod, so that the caller may place pods of other workloads in between. An
-        ordered workload creates no pod after one without a node, or after a stuck one (not starting).
+        """Place the requested pods of a workload by number or arrival, and return the verdicts by number. Yield the
+        workload key before each pod, so that the caller may place pods of other workloads in between. An ordered
+        workload creates no pod after one without a node, or after a stuck one (not starting).
         """
         workload = progress.workload
         # All later pods of an ordered workload wait for the pod with this number.
@@ -397,10 +395,9 @@ class PodPredictor:
         return verdicts
 
     def _place_pod(self, progress: WorkloadProgress, pod: PodToPlace) -> PodVerdict:
-        """Place a pod, with its former template if it has one, and return the verdict.
-
-        An ordered StatefulSet updates a Pending pod of a former template once it runs, unless the partition keeps this
-        template. So if such a pod gets a node, it is removed and placed again with the current template.
+        """Place a pod, with its former template if it has one, and return the verdict. An ordered StatefulSet updates a
+        Pending pod of a former template once it runs, unless the partition keeps this template. So if such a pod gets a
+        node, it is removed and placed again with the current template.
         """
         workload = progress.workload
         if pod.required_node:

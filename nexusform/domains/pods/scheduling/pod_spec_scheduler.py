@@ -220,10 +220,9 @@ class PodSpecScheduler:
         return choice
 
     def _choose_best_bucket_nodes(self) -> BestNodes | None:
-        """Return the nodes with the highest total score; None if none is feasible.
-
-        Nodes are in buckets. Rules about domains reject or score all nodes of a bucket alike, so one node represents
-        its bucket. The total of a node is its usage score and the points of its bucket.
+        """Return the nodes with the highest total score; None if none is feasible. Nodes are in buckets. Rules about
+        domains reject or score all nodes of a bucket alike, so one node represents its bucket. The total of a node is
+        its usage score and the points of its bucket.
         """
         buckets = self._get_domain_buckets()
         rules, counts = profile.DOMAIN_FILTERS, self.counts

@@ -106,10 +106,9 @@ def select_victims(
     allowances: Sequence[DisruptionAllowance],
     tie_break: TieBreak,
 ) -> PreemptionResult | None:
-    """Return the node for a pod and its victims there; None if evictions help nowhere.
-
-    `rejections` has the first reason against each node to consider (by index). As in kube-scheduler, the search stops
-    at enough candidates. `tie_break` chooses among the candidates of the lowest rank.
+    """Return the node for a pod and its victims there; None if evictions help nowhere. `rejections` has the first
+    reason against each node to consider (by index). As in kube-scheduler, the search stops at enough candidates.
+    `tie_break` chooses among the candidates of the lowest rank.
     """
     # Evictions may help against missing CPU, but not against a missing label.
     promising_nodes = [node for node, rejection in rejections.items() if profile.can_preempt(rejection)]
@@ -212,9 +211,7 @@ def _rank_importance(pod: ExistingPod) -> tuple[int, int, str, int]:
 
 
 def _is_victim_choice_arbitrary(lower_priority_pods: Sequence[ExistingPod], victims: Sequence[ExistingPod]) -> bool:
-    """Return whether other victims were possible: among pods of equal priority and age, but of several templates, some
-    are victims and some are not.
-    """
+    """Return whether other victims were possible: of pods equal in priority and age, but not in template, some stay."""
     rank_pod = attrgetter("spec.priority", "age")
     victims_by_rank = group_by(victims, rank_pod)
     pods_by_rank = group_by(lower_priority_pods, rank_pod)

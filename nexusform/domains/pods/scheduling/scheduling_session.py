@@ -131,9 +131,7 @@ class SchedulingSession:
             self._lowest_priority = min(self._lowest_priority, pod.spec.priority)
 
     def get_scheduler(self, spec: PodSpec, volume_needs: tuple[VolumeNeed, ...] = ()) -> PodSpecScheduler:
-        """Return the scheduler of a spec with the node requirements of its claims; the last one is used again if the
-        cluster is unchanged.
-        """
+        """Return the scheduler of a spec with the node needs of its claims: the last one again, if still valid."""
         group = self.cache.get_group(spec)
         scheduler = self._scheduler
         if scheduler is not None and scheduler.is_current(group, volume_needs):
@@ -381,9 +379,8 @@ class SchedulingSession:
     def _try_preemption(
         self, scheduler: PodSpecScheduler, pod: ExistingPod, rejections: Mapping[int, Rejection]
     ) -> PodVerdict | None:
-        """Evict pods of lower priority for one without a feasible node, start it there, and return its verdict.
-
-        The result is None if no eviction helps. The pod stays Pending while its victims terminate slowly. If kubelet
+        """Evict pods of lower priority for one without a feasible node, start it there, and return its verdict. The
+        result is None if no eviction helps. The pod stays Pending while its victims terminate slowly. If kubelet
         rejects the pod, it is Failed, and no pod is evicted.
         """
         if not self._can_evict(pod.spec):

@@ -121,7 +121,6 @@ class _PodReplacement(Struct, frozen=True):
 
     def replace_in_order(self) -> None:
         """Replace the pods of a StatefulSet, highest ordinal first; each waits until the new pod before it is ready.
-
         With OrderedReady, it also waits until all existing pods are ready. The rollout ends at the partition, or with
         `is_blocked` at the first pod that must wait.
         """

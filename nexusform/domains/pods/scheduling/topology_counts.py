@@ -77,9 +77,7 @@ class SpreadCounter(DomainCounter):
         self._minimum = min(self._levels, default=0)
 
     def get_minimum_pod_count(self, domain: int) -> int:
-        """Return the pod count of the emptiest domain, for a pod in `domain`; 0 if there are fewer domains than
-        minDomains.
-        """
+        """Return the pod count of the emptiest domain, for a pod in `domain`; 0 with fewer domains than minDomains."""
         if self.constraint.counts_own_node:  # a DaemonSet's pod has one possible node, so its domain is the only one
             return self.counts[domain] if self.constraint.min_domains <= 1 else 0
         return self._minimum if len(self.eligible_domains) >= self.constraint.min_domains else 0
@@ -160,7 +158,6 @@ class TopologyCounts:
 
     def _count_affinity_terms(self) -> None:
         """Count the terms of existing pods about the new pod, and of the new pod about existing pods, by domain.
-
         Required anti-affinity of existing pods counts pods. Preferences count points: the weight of the term for each
         pod. Both become counters with one per topology key.
         """

@@ -100,9 +100,7 @@ class VolumeBinder:
                 self._bind_claim(claim.name, best_volume.name)
 
     def compute_volume_needs(self, spec: PodSpec, number: int) -> tuple[VolumeNeed, ...]:
-        """Return the node requirements of a pod: one per bound claim, and one per reason why nodes have no volume for
-        claims bound with the pod.
-        """
+        """Return the node requirements of a pod: one per bound claim, and one per shortage of volumes for others."""
         needs = list(chain.from_iterable(map(self._list_needs, spec.list_claims(number))))
         waiting_claims = [claim for claim in self._list_unbound_claims(spec, number) if claim.waits_for_pod]
         if waiting_claims:

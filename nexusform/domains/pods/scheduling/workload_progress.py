@@ -239,10 +239,9 @@ def _compute_pod_limit(
 
 
 def extract_scaled_outdated_pods(progress: WorkloadProgress) -> dict[int, PodSpec]:
-    """Return the new pods of former templates (specs by number) of a Deployment scaled during a rollout.
-
-    Its controller scales all ReplicaSets in proportion: with 6 old and 2 current pods, most new pods get the old
-    template. The returned pods are removed from `pods_to_place`, as these have the current template.
+    """Return the new pods of former templates (specs by number) of a Deployment scaled during a rollout. Its controller
+    scales all ReplicaSets in proportion: with 6 old and 2 current pods, most new pods get the old template. The
+    returned pods are removed from `pods_to_place`, as these have the current template.
     """
     workload = progress.workload
     if not workload.has_rolling_update or not (progress.outdated_pods or progress.pending_outdated_pods):

@@ -322,17 +322,14 @@ def _compute_mix_bounds(
 
 
 def _compute_reduction(scheduler: RackScheduler, part: SkuCount, parts: Sequence[SkuCount]) -> int:
-    """Return how many VMs of `part` no longer fit after one set of the mix, at most: its own VMs, and those blocked by
-    other parts in the worst place.
-    """
+    """Return how many VMs of `part` a set of the mix takes at most: its own ones, and those blocked by other parts."""
     sku, share = part.sku, Share.compute(part.sku)
     # A VM of several cells has a choice among more cells of a machine: no number of sets is certain.
     if sku.numa_cells > 1 and any(machine.cells > sku.numa_cells for machine in scheduler.machines):
         return _UNBOUNDED
-    blocked_count = 0
-    for other in parts:
-        if other is not part:
-            blocked_count += other.count * count_blocked_vms(Share.compute(other.sku), share)
+    blocked_count = sum(
+        other.count * count_blocked_vms(Share.compute(other.sku), share) for other in parts if other is not part
+    )
     return part.count + blocked_count
 
 

@@ -239,9 +239,7 @@ def _count_running(pods: Iterable[ExistingPod]) -> Counter[str]:
 
 
 def _build_move(pod: ExistingPod, outcome: PodOutcome | None, preemption: PodOutcome | None) -> PodMove:
-    """Build the move of a pod with a lost node, or of a preempted one (with a `preemption`). `outcome` is its
-    prediction, None without one.
-    """
+    """Build the move of a pod with a lost node, or of one with a `preemption`. `outcome` is its prediction, if any."""
     kind = pod.workload.split("/")[1]  # of <namespace>/<kind>/<name>
     if kind == _BARE:
         reason = "is evicted and not re-created" if preemption is not None else "waits for its node"

@@ -140,9 +140,7 @@ class _PodSources(Struct, frozen=True):
 
 
 def _collect_pod_sources(objects: Iterable[SiteObject]) -> _PodSources:
-    """Collect the manifests applied to clusters directly, on the hub, and by placements, and the planned locations of
-    pods. They are in the order of creation.
-    """
+    """Collect manifests (applied to clusters, to the hub, by placements) and planned locations of pods, by creation."""
     ordered_objects = sorted(objects, key=lambda site_object: site_object.creation)
     cluster_id_by_member = {
         str(site_object.attributes.get("name")): get_text(site_object.attributes, "kubernetes_cluster_id")

@@ -74,12 +74,10 @@ class CellCatalogue:
     """
 
     def __init__(self, vm_classes: Sequence[VmClass], sku: VmSku) -> None:
-        """Assign a number to each size of VMs: classes with equal shares of a cell have the same. `sku` is the SKU of
-        the demand.
-        """
+        """Assign a number to each size of VMs: classes with equal shares of a cell have one. `sku` is the demand's."""
         self._vm_classes = vm_classes
         self._sku = sku
-        # Cached patterns (combinations of VMs that fit together) by layouts of the cells, numbers of sizes, and disk.
+        # Cached patterns (combinations of VMs fitting together) by layouts of the cells, numbers of sizes, and disk.
         self._patterns: dict[tuple[CellSplits, frozenset[int], int | None], tuple[Pattern, ...]] = {}
         numbers: dict[Share, int] = {}
         shares = [Share.compute(vm_class.sku) for vm_class in vm_classes]

@@ -55,8 +55,8 @@ def choose_vms_to_recreate(
     groups = assign_groups(context, tracked_pools)
     cells_by_capacity = {capacity: list(cells) for capacity, cells in program.cells_by_capacity.items()}
     choice = _ChoiceBuilder(context, groups, cells_by_capacity, program.size_numbers_by_class)
-    for source in solution.spanning:  # multi-cell VMs
-        choice.add_vm_to_recreate(source)
+    for multi_cell_vm in solution.spanning:
+        choice.add_vm_to_recreate(multi_cell_vm)
     cleared: set[str] = set()  # names of machines emptied of VMs in unknown cells
     for machines in solution.cleared:
         for host in machines.hosts[: machines.count]:  # they are equal: any of them

@@ -252,10 +252,9 @@ class RepackProgram:
             self._add_cell_unit(_CellGroup(key, tuple(cells)))
 
     def _add_machines(self, number: int, hosts: Sequence[RepackMachine]) -> None:
-        """Add equal machines as type `number`: their cells, and their multi-cell VMs.
-
-        A column counts how often such a VM leaves, at the cost of one re-creation. It then leaves all of its cells: for
-        each of them, a row "leaves" requires equally many changes of the cell with the VM leaving.
+        """Add equal machines as type `number`: their cells, and their multi-cell VMs. A column counts how often such a
+        VM leaves, at the cost of one re-creation. It then leaves all of its cells: for each of them, a row "leaves"
+        requires equally many changes of the cell with the VM leaving.
         """
         first = hosts[0]
         for cell in range(len(first.cells)):
@@ -379,7 +378,7 @@ class RepackProgram:
 
     def _get_cell_capacity_row(self, capacity: CellPatterns) -> int:
         """Return the row of a capacity, added on first use. Each cell of this capacity gets the VMs of one pattern, so
-        the row limits the number of patterns to that of these cells (set by `_add_cell_capacity`).
+        the row limits the patterns to the number of these cells (set by `_add_cell_capacity`).
         """
         row = self._capacity_rows.get(capacity)
         if row is None:
@@ -401,7 +400,7 @@ class RepackProgram:
 
     def _build_departure_entries(self, group: Group, count: int, host: RepackMachine) -> list[tuple[int, float]]:
         """Build the row entries (row number, coefficient) of `count` VMs of a group that leave `host`."""
-        # In row "comes", arrivals less departures are at least 0: each VM that leaves arrives somewhere.
+        # In row "comes", arrivals less departures are at least 0: each leaving VM arrives somewhere.
         entries = [(self._program.add_row(("comes", group), lower=0.0, upper=_INFINITE), -float(count))]
         group_type, pool = group
         if group_type == "pool":  # a tracked pool: the rack may take as many other VMs of it

@@ -384,8 +384,8 @@ class _RepackSequenceBuilder:
         return None
 
     def _find_machines_before_own(self, ranking: MachineRanking, source: MovableVm) -> set[str]:
-        """Find the machines to cordon, so that a returning VM gets its own machine in every NUMA layout. The own
-        machine is its last choice, so these are all other machines chosen in some layout. Only needed for `_is_strict`.
+        """Find the machines to cordon for a returning VM, to get its own machine in every NUMA layout. The own machine
+        is its last choice, so these are all other machines chosen in some layout. Only needed for `_is_strict`.
         """
         others: set[str] = set()
         if self._is_strict and self._is_returning_vm(source):
