@@ -327,7 +327,7 @@ def _list_exclusive_disks(volume: Fields) -> Iterator[InlineVolume]:
 
 
 def _find_template_claim(namespace: str, name: str, storage: Storage) -> Fields | None:
-    """Return the claim template of a StatefulSet with a pod of this claim's ordinal; None for other names."""
+    """Return the template of a claim such as data-web-0, if its StatefulSet (web) has a pod of this ordinal."""
     prefix, _, ordinal = name.rpartition("-")
     template = storage.templates.get((namespace, prefix))
     if template is None:
@@ -560,7 +560,7 @@ def _complete_claim_of_unknown_class(claim: Claim, reference: _FieldReference, s
     can_bind = _can_bind_free_volume(claim, storage)
     if can_bind and storage.has_all_classes:
         return claim
-    if can_bind and claim.storage_class:
+    if can_bind and claim.storage_class:  # the class may exist
         return replace(claim, waits_for_pod=True)
     class_text = "the default StorageClass"
     summary = "there is no default StorageClass"

@@ -241,9 +241,9 @@ class PodsByCluster:
     def _collect_live_workloads(
         self, key: ObjectKey, observed_cluster: ObservedCluster, *, is_placed: bool
     ) -> dict[str, LiveWorkload]:
-        """Return the live workloads of a cluster by key: as observed, else with the replicas estimated from their pods.
-        They have the fields set by other managers than the one that applies the object `key` (address, cluster id):
-        Fleet (`is_placed`), or this plan.
+        """Return the live workloads of a cluster by key, with their fields set by other managers: as observed, else
+        only the replicas estimated from their pods. The manager of the object `key` (address and cluster id) is Fleet
+        (`is_placed`), or this plan with kubectl.
         """
         _, cluster_id = key
         known_pods = self._existing_pods.get(cluster_id, {}).values()

@@ -189,7 +189,8 @@ class PodPhase(PodsByCluster):
             self._kept_namespaces.pop((address, cluster_id), None)  # its manifests list its namespaces from now on
             object_pods.manifests = unwrap_envelopes(manifests).manifests
         keys: list[ObjectKey] = []
-        for address, _ in objects:  # a PriorityClass of one object applies to the pods of all
+        # Once all manifests are set, as a PriorityClass of one object applies to the pods of all.
+        for address, _ in objects:
             object_pods = self._object_pods[address, cluster_id]
             self._read_workloads(object_pods, (address, cluster_id))
             self._update_unchanged_specs(object_pods, cluster_id)
@@ -255,7 +256,7 @@ class PodPhase(PodsByCluster):
         """
         self._predict_pods(keys, cluster)
         for _ in range(_MAX_PREDICTIONS):
-            unstable_keys = [
+            unstable_keys = [  # of objects predicted before (with `inputs`)
                 key
                 for key, item in self._object_pods_by_cluster.get(cluster.id, {}).items()
                 if item.inputs is not None and (key in self._disturbed_keys or not item.is_stable())

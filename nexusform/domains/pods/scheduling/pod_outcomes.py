@@ -157,7 +157,7 @@ class PodsPrediction(Struct, frozen=True):
                 node=outcome.node,
                 spec=outcome.spec,
                 age=outcome.age,
-                # A failed pod of a controller is created again.
+                # Only a pod failed for good keeps its rejection: a controller creates its failed pods again.
                 rejection=outcome.reason if outcome.is_failed and not is_recreated(outcome.workload) else "",
                 volumes=outcome.volumes,
                 condition=outcome.condition,
@@ -209,7 +209,7 @@ def compute_placeable_range(scheduler: PodSpecScheduler, further: int) -> Placea
     spec, cache, counts = scheduler.group.spec, scheduler.cache, scheduler.counts
     if spec.exclusive_claims:  # ReadWriteOncePod: the claims of one pod at most
         further = 0 if cache.has_claim_conflict(spec) else min(further, 1)
-    # If the affinity of the pods selects these pods only, and none runs, the first one decides the domain of all.
+    # If affinity requires pods like these, and there is none so far, the first one decides the domain of all.
     is_first_pod = bool(counts.affinity) and counts.matches_itself and not counts.affinity_matches
     nodes: list[int] = []
     for bucket in scheduler.list_buckets():  # nodes alike for all rules about domains

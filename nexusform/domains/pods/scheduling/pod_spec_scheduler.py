@@ -312,7 +312,7 @@ class PodSpecScheduler:
         return self._buckets
 
     def _compute_bucket_keys(self) -> dict[int, tuple[Trait, ...]]:
-        """Return the bucket key of each feasible node: its points by rule, then its trait on each topology axis."""
+        """Return the bucket key of each feasible node: points by rule, then its domain or counts by topology key."""
         points = self.facts.points
         if not self._axes:  # no rule counts pods by topology key
             return dict(points)

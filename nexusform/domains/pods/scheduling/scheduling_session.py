@@ -368,7 +368,8 @@ class SchedulingSession:
         scheduler = self.create_scheduler(spec, number)
         if spec.gates or spec.node_name or self._can_evict(spec):
             return ""  # it needs no feasible node yet, has its node, or may evict others
-        if any(scheduler.find_rejection(node) is None for node in scheduler.facts.points):
+        permitted_nodes = scheduler.facts.points  # regardless of the other pods
+        if any(scheduler.find_rejection(node) is None for node in permitted_nodes):
             return ""  # it fits
         return format_pending_message(scheduler.collect_rejections().values(), len(self._names)).rstrip(".")
 

@@ -378,13 +378,13 @@ class TemplateRollout:
             deletable_count = max(0, total + len(new_specs) - (workload.replicas - workload.max_unavailable))
         # The ages of ReplicaSets are unknown: those with running pods count as older than those without.
         running_templates = {pod.spec.template for pod in progress.outdated_pods}
-        old_set_numbers = [number for number, spec in new_specs.items() if spec.template in running_templates]
-        new_set_numbers = [number for number in new_specs if number not in old_set_numbers]
+        older_numbers = [number for number, spec in new_specs.items() if spec.template in running_templates]
+        newer_numbers = [number for number in new_specs if number not in older_numbers]
         pending_pods = sorted(
             progress.pending_outdated_pods,
             key=lambda pod: (pod.get_spec(workload).template not in running_templates, pod.number),
         )
-        removed_numbers = [*old_set_numbers, *list_numbers(pending_pods), *new_set_numbers][:deletable_count]
+        removed_numbers = [*older_numbers, *list_numbers(pending_pods), *newer_numbers][:deletable_count]
         self._spare_numbers = []  # of deleted new pods
         for number in removed_numbers:
             if new_specs.pop(number, None) is not None:

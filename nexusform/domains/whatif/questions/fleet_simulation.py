@@ -335,7 +335,7 @@ def _run_scheduling(
     clusters = dict(snapshot.members.clusters)
     clusters |= {member.cluster.id: member.cluster for member in members_after.values() if member.cluster is not None}
     pods = _build_pods(snapshot, clusters, members_after)
-    hub = build_planned_hub(snapshot.instances.values(), ObservedHub())
+    hub = build_planned_hub(snapshot.instances.values(), ObservedHub())  # no hub is read, so nothing is observed
     members = _build_member_states(snapshot.members.members, members_after, pods)
     # Build the placements before their first scheduling.
     member_clusters = build_member_clusters(members)
