@@ -446,7 +446,7 @@ class PodPredictor:
                 self._request_pod_again(progress, pod, pod_outcomes.PREEMPTED, preemptor)
 
     def _evict_unmanaged(self, pod: ExistingPod, trigger: str, preemptor: str = "") -> None:
-        """Record the eviction of an unmanaged pod, for `preemptor` or because of its node (""); request it again."""
+        """Record the eviction of an unmanaged pod (`preemptor` is "" if its node is the cause); request it again."""
         namespace, kind, name = pod.workload.split("/", 2)
         workload = Workload(kind, namespace, name, replicas=0, pod=pod.spec)
         new_progress = WorkloadProgress(workload, had_pods=True, has_started=True)

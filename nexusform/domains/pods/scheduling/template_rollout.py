@@ -353,7 +353,7 @@ class TemplateRollout:
             self._quota_usage.remove(progress.workload.pod)
         pending_pods, progress.pending_outdated_pods = progress.pending_outdated_pods, []
         for number, spec in new_specs.items():
-            if number in counted_numbers or not self._quota_usage.try_add(spec):  # else a quota rejects the pod
+            if number in counted_numbers or not self._quota_usage.try_add(spec):  # i.e. not rejected
                 pending_pods.append(PodToPlace(number, trigger=progress.creation_trigger, former_spec=spec))
         for pod in pending_pods:
             spec = pod.get_spec(progress.workload)
