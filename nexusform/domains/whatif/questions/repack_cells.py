@@ -74,7 +74,7 @@ class CellCatalogue:
     """
 
     def __init__(self, vm_classes: Sequence[VmClass], sku: VmSku) -> None:
-        """Number the sizes of VMs: classes with equal shares of a cell have the same. `sku` is the requested one."""
+        """Assign numbers to the sizes of VMs (one per distinct share of a cell). `sku` is the requested one."""
         self._vm_classes = vm_classes
         self._sku = sku
         # Cached patterns (combinations of VMs fitting together) by layouts of the cells, numbers of sizes, and disk.
