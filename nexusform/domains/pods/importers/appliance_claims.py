@@ -153,19 +153,20 @@ def _parse_bytes(amounts: Fields) -> int | None:
 
 
 def compute_storage_demand(claims: Claims) -> ClaimDemand:
-    """Return the current demand of these claims."""
+    """Return the storage demand of these claims. Each of them may have a volume."""
     size = sum(claim.final_size for claim in claims.values())
     existing_size = sum(claim.possible_existing_size for claim in claims.values())
-    return _build_demand(size, existing_size, claims, claims)
+    return _build_demand(size, existing_size, claims, existing_claims=claims)
 
 
 def _build_demand(size: int, existing_size: int, all_claims: Claims, existing_claims: Claims) -> ClaimDemand:
-    """Return the demand of `all_claims`: `size` bytes after the plan, compared with `existing_size` bytes possibly on
-    the appliance already. `existing_claims` are the claims with a volume, or possibly with one.
+    """Return the demand of `all_claims`: `size` bytes after the plan, of these possibly `existing_size` bytes on the
+    appliance already. Among `existing_claims`, it is unknown for some if they have a volume (`is_bound` None).
     """
     unsized_claim = next((name for name, claim in all_claims.items() if claim.size is None), "")
-    unknown_sizes = tuple(item.possible_existing_size for item in existing_claims.values() if item.is_bound is None)
-    return ClaimDemand(size, size - existing_size, unsized_claim=unsized_claim, unverified_sizes=unknown_sizes)
+    unverified = tuple(item.possible_existing_size for item in existing_claims.values() if item.is_bound is None)
+    unbound_size = size - existing_size  # of new volumes
+    return ClaimDemand(size, unbound_size, unsized_claim=unsized_claim, unverified_sizes=unverified)
 
 
 def compute_planned_storage_demand(
@@ -174,10 +175,9 @@ def compute_planned_storage_demand(
     stateful_sets: AbstractSet[tuple[str, str]],
     removed_namespaces: AbstractSet[str],
 ) -> ClaimDemand:
-    """Return the storage used after a plan is applied, by new claims and by remaining prior ones.
-
-    `stateful_sets` are the remaining StatefulSets (namespace and name): claims of removed ones may be retained, by
-    their policy. All claims in `removed_namespaces` are deleted.
+    """Return the storage used after a plan is applied, by new claims and by remaining prior ones. `stateful_sets`
+    (namespace and name) exist after the plan. Others are removed, but may retain their claims. All claims in
+    `removed_namespaces` are deleted.
     """
     new_claims = [claim for name, claim in planned_claims.items() if name not in prior_claims]
     size = sum(claim.final_size for claim in new_claims)  # in bytes, after the plan
@@ -199,5 +199,7 @@ def compute_planned_storage_demand(
         if planned_claim is not None and planned_claim.owner is None:
             size += max(0, planned_claim.final_size - claim.final_size)
     existing_size = sum(claim.possible_existing_size for claim in prior_claims.values())  # before the plan
-    existing_size += sum(claim.final_size for claim in new_claims if claim.is_bound)  # to an existing volume
-    return _build_demand(size, existing_size, {**retained_claims, **planned_claims}, retained_claims)
+    # A new claim of the plan may be bound to an existing volume.
+    existing_size += sum(claim.final_size for claim in new_claims if claim.is_bound)
+    all_claims = {**retained_claims, **planned_claims}
+    return _build_demand(size, existing_size, all_claims, existing_claims=retained_claims)

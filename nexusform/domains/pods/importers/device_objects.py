@@ -273,7 +273,7 @@ class _DeviceClaimReader:
         """
         if manifest.version != _VERSION:
             self.problems.append(f"{manifest.title} has version {manifest.version}, not {_VERSION}")
-        if not spec and not self._is_complete:  # else its spec is empty in fact
+        if not spec and not self._is_complete:  # with complete objects, an empty spec is valid
             self.problems.append(f"{manifest.title} has no spec")
         errors: list[str] = []
         request_bodies = list_mappings(spec, "devices", "requests")

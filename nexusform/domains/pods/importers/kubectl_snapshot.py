@@ -169,9 +169,10 @@ class KubectlOutput(Struct):
     findings: list[Problem] = field(default_factory=list)
 
     def list_unlisted_kinds(self) -> list[str]:
-        """Return the kinds without an object here, except those certainly listed by the command of these files."""
+        """Return the kinds possibly not listed by kubectl: without an object here, and not certainly in its command."""
         kinds = {key.split("/")[1] for key in self.workloads} | {body["kind"] for body in self.objects.values()}
-        is_shorter_command = bool(find_missing_kinds(self.objects.values()))  # than `COMMAND`
+        # Every cluster has objects of some kinds. Without them, the files come from a shorter command.
+        is_shorter_command = bool(find_missing_kinds(self.objects.values()))
         listed_kinds = ("Node", "Pod") if is_shorter_command else COMMAND_KINDS
         return sorted(CLUSTER_KINDS.keys() - kinds.union(listed_kinds))
 
@@ -291,14 +292,14 @@ def _keep_needed_object_fields(body: _Object) -> _Object:
 
 
 def _reduce_pod(body: _Object) -> _Object:
-    """Return the required parts of a pod as plain data. `promised`: it has no node, or only a nominated one (put into
-    its spec here); `resized`: its resources were changed in place.
+    """Return the required parts of a pod as plain data. `promised`: it has no node yet. A node nominated for it then
+    becomes the one of its spec. `resized`: its resources were changed in place, so they differ from its spec.
     """
     metadata, spec, status = (get_mapping(body, part) for part in ("metadata", "spec", "status"))
     containers: dict[str, list[_Object]] = {}
     is_resized = False
     for section in CONTAINERS:
-        allocated = pod_conditions.apply_allocated_requests(body, section)
+        allocated = pod_conditions.apply_allocated_requests(body, section)  # containers with their actual requests
         containers[section] = [select_present_fields(item, _CONTAINER_FIELDS) for item in list_mappings(allocated)]
         is_resized = is_resized or allocated != spec.get(section)
     if not spec.get("nodeName"):  # a node may be reserved for the pod until its victims are gone
@@ -423,7 +424,7 @@ def _build_pod(
     manifest = Manifest(
         group="", version="v1", kind="Pod", namespace=namespace, name=name, labels=labels, body={"spec": spec}, line=1
     )
-    # The API server has validated it before: no findings are expected.
+    # Findings (the empty list) are not read: the API server has validated the pod.
     root, metadata = (Fields(manifest, [], data) for data in (manifest.body, {"labels": labels}))
     selector = _build_spread_selector(kind, labels)
     pod_owner = PodOwner(namespace=namespace, kind=kind, added_labels={}, spread_selector=selector, template="")

@@ -100,7 +100,7 @@ def find_priority_rejection(spec: Fields, priorities: Priorities) -> str:
     name = _get_priority_class(spec, priorities)
     if name not in priorities.by_name:
         if not priorities.is_complete:
-            return ""
+            return ""  # the class may exist, or for a pod without a class ("") a default class
         if name:
             return f"no PriorityClass with name {name} was found"
     class_policy = NEVER if name in priorities.non_preempting else "PreemptLowerPriority"
@@ -343,10 +343,9 @@ def _get_pod_level_amounts(spec: Fields, reports_problems: bool) -> Amounts:
 
 
 def sum_container_amounts(spec: Fields, read_amounts: Callable[[Fields], Amounts]) -> Amounts:
-    """Return the amount of each resource used by a pod at most, by the amounts of its containers (`read_amounts`).
-
-    It is the larger of two: the sum of all containers that run together (sidecars included), or the largest init
-    container together with the sidecars started before it.
+    """Return the amount of each resource used by a pod at most, by the amounts of its containers (`read_amounts`). It
+    is the larger of two: the sum of all containers and sidecars, and the maximum of any init container together with
+    the sidecars started before it.
     """
     running_total: Amounts = {}
     for container in spec.list_mappings("containers"):

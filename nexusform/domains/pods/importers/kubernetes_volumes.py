@@ -233,10 +233,9 @@ def parse_volumes(manifest: Manifest, spec: Fields, templates: Iterable[Fields],
 
 
 def _parse_claim_volume(namespace: str, name: str, source: Fields, storage: Storage) -> PodVolumes:
-    """Return the volumes of one claim of a pod; `source` is the persistentVolumeClaim of the pod's volume.
-
-    The cases are, in order: the claim is missing, exists only as a template of a StatefulSet, is unusable, has a
-    volume, gets a volume on a chosen node, or is unbound.
+    """Return the volumes of one claim of a pod; `source` is the persistentVolumeClaim of the pod's volume. The cases
+    are, in order: the claim is missing, exists only as a template of a StatefulSet, is unusable, has a volume, gets a
+    volume on a chosen node, or is unbound.
     """
     reference = (source, "claimName")  # the place of findings
     claim_object = storage.claims.get((namespace, name))
@@ -328,7 +327,7 @@ def _list_exclusive_disks(volume: Fields) -> Iterator[InlineVolume]:
 
 
 def _find_template_claim(namespace: str, name: str, storage: Storage) -> Fields | None:
-    """Return the claim template of a StatefulSet with a pod of this claim's ordinal; None for other names."""
+    """Return the template of a claim such as data-web-0, if its StatefulSet (web) has a pod of this ordinal."""
     prefix, _, ordinal = name.rpartition("-")
     template = storage.templates.get((namespace, prefix))
     if template is None:
@@ -440,10 +439,9 @@ def _has_existing_volume(claim: Manifest, storage: Storage) -> bool:
 
 
 def _explain_unschedulable_claim(claim: Manifest, storage: Storage) -> str:
-    """Return why pods with this claim get no node, in the scheduler's words; "" if they may get one.
-
-    UNBOUND: the volume named in the claim is missing, too small, or reserved for another claim. A missing volume
-    counts only if kubectl has listed the claim and all other objects: otherwise the volume may exist.
+    """Return why pods with this claim get no node, in the scheduler's words; "" if they may get one. UNBOUND: the
+    volume named in the claim is missing, too small, or reserved for another claim. A missing volume counts only if
+    kubectl has listed the claim and all other objects: otherwise the volume may exist.
     """
     metadata, name = read_silently(claim, "metadata"), claim.name
     spec, phase = read_silently(claim, "spec"), read_silently(claim, "status").get_text("phase")
@@ -484,8 +482,8 @@ def _compute_bound_volume_nodes(claim: Manifest, reference: _FieldReference, sto
 
 
 def _build_unbound_claim(name: str, claim: Fields, reference: _FieldReference, storage: Storage) -> Claim | None:
-    """Return a claim without a volume; None if it excludes no node for its pods. Then every node can use the new
-    volume, or nothing is known about the volume (reported at `reference`).
+    """Return a claim without a volume, with the nodes for its pods. None if it excludes no node: every node can use the
+    new volume, or nothing is known about the volume (reported at `reference`).
     """
     configured_class = claim.data.get("storageClassName")
     class_name = storage.default_class if configured_class is None else claim.get_text("storageClassName")
@@ -562,7 +560,7 @@ def _complete_claim_of_unknown_class(claim: Claim, reference: _FieldReference, s
     can_bind = _can_bind_free_volume(claim, storage)
     if can_bind and storage.has_all_classes:
         return claim
-    if can_bind and claim.storage_class:
+    if can_bind and claim.storage_class:  # the class may exist
         return replace(claim, waits_for_pod=True)
     class_text = "the default StorageClass"
     summary = "there is no default StorageClass"

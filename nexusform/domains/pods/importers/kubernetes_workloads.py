@@ -210,10 +210,9 @@ class _WorkloadReader(Struct):
         return bool(classes)
 
     def _add_revisions(self, manifest: Manifest, workload: Workload, template: Mapping[str, Any]) -> Workload:
-        """Return a workload with the facts shown by its live objects. A Job gets the number of its remaining pods.
-
-        Other workloads get the revision labels of pods with this template, or of the template replaced by the plan. A
-        Deployment scaled since its last sync also gets the maximum of pods before, 0 if unknown.
+        """Return a workload with facts from its live objects: a Job with the number of its remaining pods, others with
+        the revision labels of pods with this template, or of the template replaced by the plan. A Deployment scaled
+        since its last sync also gets the maximum of pods before, 0 if unknown.
         """
         key = manifest.workload_key
         live, replica_sets = self.live_workloads.get(key, LiveWorkload(key)), self.replica_sets.get(key, ())
@@ -277,13 +276,11 @@ class _WorkloadReader(Struct):
         return None if spread_selector.is_empty else spread_selector
 
     def _apply_autoscaler(self, manifest: Manifest, workload: Workload) -> Workload:
-        """Return a workload with the replicas set by its HorizontalPodAutoscaler; report its bounds.
-
-        As no metrics are known, the configured replicas are limited to its bounds. 0 replicas disable the autoscaler.
-        Without an autoscaler here, the replicas stay. One known only by its effect on the cluster is reported.
+        """Return a workload with the replicas set by its HorizontalPodAutoscaler; report its bounds. As no metrics are
+        known, the configured replicas are limited to these bounds. 0 configured replicas disable the autoscaler.
         """
         scalers = self.autoscalers.get((manifest.namespace, manifest.kind, manifest.name), ())
-        if not scalers:
+        if not scalers:  # if the cluster shows the effect of one, it is reported
             live = self.live_workloads.get(workload.key, LiveWorkload(workload.key))
             if live.scaled_replicas in (None, workload.replicas):
                 return workload  # no autoscaler has set the replicas (None), or it has set the same number

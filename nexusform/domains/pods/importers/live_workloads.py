@@ -212,11 +212,9 @@ def select_placement_fields(template: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def merge_live_fields(manifest: Manifest, live: LiveWorkload, previous: Manifest | None) -> tuple[Manifest, set[str]]:
-    """Return a manifest with the live fields it leaves to other managers, such as the replicas set by an autoscaler.
-
-    The second result has the names of fields of unknown managers: they may stay or not. `previous` is the manifest
-    applied before. The apply removes its fields, unless the manifest keeps them or another manager than kubectl is
-    known to own them.
+    """Return a manifest with the live fields it leaves to other managers, such as the replicas set by an autoscaler,
+    and the names of fields of unknown managers: they may stay or not. `previous` is the manifest applied before: the
+    apply removes its fields, unless another manager than kubectl is known to own them.
     """
     unknown: set[str] = set()
     if not live.foreign_fields:

@@ -128,7 +128,7 @@ def is_envelope(manifest: Manifest) -> bool:
 
 
 def list_envelope_problems(envelope: Manifest) -> Iterator[Problem]:
-    """Yield the problems of an envelope by the API's rules: at most one of its version or data, then unknown fields."""
+    """Yield the problems of an envelope by the API's rules: one of its version or data at most, then unknown fields."""
     data = get_mapping(envelope.body, "data")
     count = len(data)
     text = ""

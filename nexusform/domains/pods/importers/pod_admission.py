@@ -157,7 +157,7 @@ def _find_bounds_violation(bounds: LimitRangeBounds, requests: _NanoAmounts, lim
     """
     by_noun = {"request": requests, "limit": limits}
     rows = (("minimum", bounds.minimum, ("request", "limit")), ("maximum", bounds.maximum, ("limit", "request")))
-    for adjective, bounds_by_name, nouns in rows:  # the first noun is required
+    for adjective, bounds_by_name, nouns in rows:  # nouns: the required amount, then the other one
         for name, bound in bounds_by_name.items():
             bound_quantity = read_quantity(bound)
             if bound_quantity is None:
@@ -166,7 +166,7 @@ def _find_bounds_violation(bounds: LimitRangeBounds, requests: _NanoAmounts, lim
             if name not in by_noun[nouns[0]]:
                 return f"{clause}. No {nouns[0]} is specified"
             for noun in nouns:
-                amount = by_noun[noun].get(name, bound_quantity.nano)  # a missing one is inside
+                amount = by_noun[noun].get(name, bound_quantity.nano)  # if it is not set: equal to the bound
                 is_outside = amount < bound_quantity.nano if adjective == "minimum" else amount > bound_quantity.nano
                 if is_outside:
                     return f"{clause}, but {noun} is {amount / 10**9:g}"

@@ -92,21 +92,19 @@ class ObservedCluster(Struct, frozen=True):
 def match_cluster_snapshot(
     cluster_id: str, planned_cluster: NodeCluster | None, snapshot: KubectlSnapshot, removed_vms: AbstractSet[str]
 ) -> ObservedCluster:
-    """Return the cluster with observed nodes and pods in place of those derived from its VMs. Nodes removed or
-    re-created in this plan are left out; their pods count as lost. `removed_vms` are names. `planned_cluster` is None
-    for a cluster outside of the plan: it has the observed nodes only.
+    """Return the cluster with the nodes and pods listed by kubectl (`snapshot`). A listed node replaces the one derived
+    from its VM, under the VM's name. Nodes removed (`removed_vms`: names) or re-created in this plan are left out, and
+    their pods are lost. A cluster outside of the plan (`planned_cluster` None) has the listed nodes only.
     """
     cluster = planned_cluster if planned_cluster is not None else NodeCluster(cluster_id, cluster_id, "", ())
     names_and_nodes = [(_resolve_vm_name(node, cluster, removed_vms), node) for node in snapshot.nodes]
-    # Names in the plan, with their observed nodes. Pods of the other nodes count as lost.
-    lost_names = removed_vms | cluster.recreated_nodes
-    registered = [(name, node) for name, node in names_and_nodes if name not in lost_names]
-    plan_names = {node.name: name for name, node in registered}  # by observed name
+    # The remaining listed nodes, each with its name in the plan.
+    registered = [(name, node) for name, node in names_and_nodes if name not in removed_vms | cluster.recreated_nodes]
+    plan_names = {node.name: name for name, node in registered}  # by listed name
     registered_names = set(plan_names.values())
     sizes = {node.name: compute_capacity(sku) for node, sku in zip(cluster.nodes, cluster.skus, strict=True)}
     sizes |= {name: node.capacity for name, node in registered}
-    images_by_node = {name: node.images for name, node in registered}
-    nodes = dict(cluster.node_by_name)  # by name in the plan; observed nodes replace those derived from VMs
+    nodes = dict(cluster.node_by_name)  # by name in the plan
     for name, node in registered:
         nodes[name] = _build_registered_node(name, nodes.get(name), node)
     running_pods = [pod for pod in snapshot.pods if pod.node in plan_names]
@@ -114,10 +112,9 @@ def match_cluster_snapshot(
     unmatched_nodes = [node for name, node in nodes.items() if name not in registered_names]  # VMs without a node yet
     existing_pods += _build_new_daemons(running_pods, unmatched_nodes)
     nominated_pods = [pod for pod in snapshot.nominated_pods if pod.node in plan_names]
-    image_sizes = [images_by_node.get(name) for name in nodes]  # None for a node without an observation
-    image_values = image_locality.compute_image_values(image_sizes)  # by node, in their order
-    value_by_node = dict(zip(nodes, image_values, strict=True))
-    nodes = {name: replace(node, images=value_by_node[name]) for name, node in nodes.items()}
+    images_by_node = {name: node.images for name, node in registered}  # sizes by image
+    image_sizes = list(map(images_by_node.get, nodes))  # None for a node not listed
+    nodes = _set_image_values(nodes, image_sizes)
     registered_cluster = replace(
         cluster,
         nodes=tuple(nodes.values()),
@@ -141,6 +138,14 @@ def match_cluster_snapshot(
         extreme_image_values=image_locality.compute_extreme_image_values(image_sizes),
         unlisted_usage=_find_unlisted_usage(snapshot),
     )
+
+
+def _set_image_values(nodes: Mapping[str, Node], image_sizes: Sequence[Mapping[str, int] | None]) -> dict[str, Node]:
+    """Return the nodes with the values of their images for the scheduler, computed from the sizes on all nodes."""
+    image_values = image_locality.compute_image_values(image_sizes)
+    return {
+        name: replace(node, images=values) for (name, node), values in zip(nodes.items(), image_values, strict=True)
+    }
 
 
 def _rename_node_of_object(manifest: Manifest, names: Mapping[str, str]) -> Manifest:
@@ -253,7 +258,6 @@ def merge_observed_pods(
     is_replaced: Callable[[ExistingPod], bool] = lambda _: False,
 ) -> dict[str, list[ExistingPod]]:
     """Replace the pods of one cluster (`existing_pods`, from state) by the observed ones; return these by workload.
-
     Further pods in state are kept: they were predicted after the observation. An observed pod is left out if
     `is_replaced` matches it. So is one evicted by a NoExecute taint, if state has pods of its workload.
     """
@@ -367,7 +371,9 @@ def _find_unlisted_usage(snapshot: KubectlSnapshot) -> _UsageByQuota:
 def apply_observed_usage(
     quotas: Iterable[ResourceQuota], observed: ObservedCluster, managed_keys: AbstractSet[str]
 ) -> tuple[ResourceQuota, ...]:
-    """Return quotas with their usage by pods missing in the snapshot, and by waiting pods not in `managed_keys`."""
+    """Return quotas with their usage by pods not listed by kubectl, and by listed pods without a node of other
+    workloads than `managed_keys`. The caller adds all other pods.
+    """
     unlisted = observed.unlisted_usage
     usage = QuotaUsage(replace(quota, used=unlisted.get((quota.namespace, quota.name), ())) for quota in quotas)
     for pod in (*observed.nominated_pods, *observed.waiting_pods):
@@ -395,8 +401,8 @@ def apply_observed_budget_status(
 def _apply_budget_status(
     budget: PodDisruptionBudget, observed_body: Mapping[str, Any], existing_pods: Sequence[ExistingPod]
 ) -> PodDisruptionBudget:
-    """Return one budget with its observed status; unchanged if the plan changes its amounts. The status is whether
-    enough pods are healthy, and how many disruptions fewer are allowed now than computed.
+    """Return one budget with its observed status: whether enough pods are healthy, and how many fewer disruptions are
+    allowed than computed here. The budget is unchanged if the plan changes its amounts.
     """
     status, spec = get_mapping(observed_body, "status"), get_mapping(observed_body, "spec")
     amounts = [format_scalar(spec.get(name)) for name in ("minAvailable", "maxUnavailable")]

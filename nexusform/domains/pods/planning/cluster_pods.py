@@ -181,15 +181,13 @@ class PodsByCluster:
         )
 
     def _collect_quotas(self, manifests: Iterable[Manifest], cluster_id: str) -> tuple[ResourceQuota, ...]:
-        """Return the quotas of a cluster with their usage by pods outside of predictions. Pods of the workloads in
-        `counted_keys` are part of predictions, or deleted, so their usage is not included.
-        """
+        """Return the quotas of a cluster with their usage by pods outside of predictions: predictions add their own."""
         quotas = collect_resource_quotas(manifests)
-        counted_keys = self._list_managed_keys(cluster_id)
-        counted_keys |= {key for other_id, key in self._recreated_workloads if other_id == cluster_id}  # deleted
+        excluded_keys = self._list_managed_keys(cluster_id)  # workloads in predictions, or deleted
+        excluded_keys |= {key for other_id, key in self._recreated_workloads if other_id == cluster_id}
         # Pending pods of forgotten objects and of other states are among the existing pods of predictions.
-        counted_keys |= {pod.workload for pod in self._existing_pods.get(cluster_id, {}).values() if not pod.node}
-        return cluster_observation.apply_observed_usage(quotas, self._get_observed_cluster(cluster_id), counted_keys)
+        excluded_keys |= {pod.workload for pod in self._existing_pods.get(cluster_id, {}).values() if not pod.node}
+        return cluster_observation.apply_observed_usage(quotas, self._get_observed_cluster(cluster_id), excluded_keys)
 
     def _list_managed_keys(self, cluster_id: str) -> set[str]:
         """Return the keys of the workloads of all objects on a cluster, those in state included."""
@@ -197,8 +195,8 @@ class PodsByCluster:
         return set().union(*[item.list_keys() | item.prior_pods.keys() for item in objects])
 
     def _collect_manifests(self, cluster_id: str) -> list[Manifest]:
-        """Return the objects on a cluster during this plan: the planned ones, those in state that this plan has not
-        changed so far (they may be outside its targets) or only forgets, and observed ones outside the plan.
+        """Return the objects on a cluster during this plan: the planned ones, those in state but unchanged so far (or
+        only forgotten), and observed ones outside the plan.
         """
         manifests: list[Manifest] = []
         planned_keys: set[_ManifestKey] = set()
@@ -243,15 +241,16 @@ class PodsByCluster:
     def _collect_live_workloads(
         self, key: ObjectKey, observed_cluster: ObservedCluster, *, is_placed: bool
     ) -> dict[str, LiveWorkload]:
-        """Return the live workloads of a cluster by key: as observed, else with the replicas estimated from their pods.
-        `key` is the object read next (address and cluster id). Fleet applies it (`is_placed`), or this plan.
+        """Return the live workloads of a cluster by key, with their fields set by other managers: as observed, else
+        only the replicas estimated from their pods. The manager of the object `key` (address and cluster id) is Fleet
+        (`is_placed`), or this plan with kubectl.
         """
         _, cluster_id = key
         known_pods = self._existing_pods.get(cluster_id, {}).values()
         pods = (*known_pods, *observed_cluster.nominated_pods, *observed_cluster.waiting_pods)
         known_keys = {pod.workload for pod in pods}
         replicas = estimate_replicas(pods).items()
-        # The estimated replicas count as set by another manager than kubectl (False).
+        # A field: its path, value, and whether kubectl has set it. Estimated replicas count as set by another manager.
         live_workloads = {name: LiveWorkload(name, ((REPLICAS_PATH, count, False),)) for name, count in replicas}
         prior = self._prior_pods.get(key, NO_PRIOR_PODS)
         for job in select_manifests(prior.manifests, "batch", "Job"):

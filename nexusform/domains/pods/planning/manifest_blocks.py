@@ -149,10 +149,9 @@ def plan_fleet_objects(blocks: BlockPlanner, evaluation: Evaluation, pods: PodPh
 def plan_manifests(
     manifest_blocks: Sequence[ResourceBlock], blocks: BlockPlanner, evaluation: Evaluation, pods: PodPhase
 ) -> list[Diagnostic]:
-    """Plan independent hub manifests. Return errors for unknown clusters.
-
-    All pods of a cluster are scheduled in one queue. So every manifest is evaluated before the first pod is placed, and
-    all pods are placed before the first action is decided: the placement is an attribute (`workloads`).
+    """Plan independent hub manifests. Return errors for unknown clusters. All pods of a cluster are scheduled in one
+    queue. So every manifest is evaluated before the first pod is placed, and all pods are placed before the first
+    action is decided: the placement is an attribute (`workloads`).
     """
     instances: list[Instance] = []
     for block in manifest_blocks:

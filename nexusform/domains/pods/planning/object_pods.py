@@ -77,13 +77,13 @@ def build_prior_workloads(objects: Iterable[PriorPods]) -> dict[str, dict[str, W
 def add_previous_maximums(
     workloads: Iterable[Workload], previous_workloads: Mapping[str, Workload]
 ) -> tuple[Workload, ...]:
-    """Return workloads with their maximum number of pods before this plan (replicas and surge), as recorded in state.
-    It is 0 if the plan does not scale the workload. An observed maximum takes precedence.
+    """Return workloads with their maximum number of pods (replicas and surge) before this plan, if it scales them: as
+    observed, else as in state (`previous_workloads`, by key).
     """
     scaled: list[Workload] = []
     for workload in workloads:
         prior = previous_workloads.get(workload.key, workload)
-        maximum = workload.previous_max_pods
+        maximum = workload.previous_max_pods  # as observed, else 0
         is_scaled = prior.replicas != workload.replicas and not workload.keeps_replicas
         if not maximum and is_scaled:
             maximum = prior.replicas + prior.max_surge
@@ -224,17 +224,17 @@ class ObjectPods(Struct):
             self._merge_pod_outcome(outcome)
 
     def _merge_pod_outcome(self, outcome: PodOutcome) -> None:
-        """Record the outcome of a pod. A pod may be predicted several times in a plan, or evicted for another object
-        (`displacements`). If the outcome continues such an earlier change, both become one change from its origin.
+        """Record the outcome of a pod. If the pod has changed earlier in this plan, both changes are recorded as one:
+        from the node before the plan to the new one, with the first trigger.
         """
         outcome_by_number = self.outcomes.setdefault(outcome.workload, {})
         displacement = self.displacements.get(outcome.key)  # its eviction for another object of this plan
-        earlier_outcome = outcome_by_number.get(outcome.number, displacement)
+        earlier_outcome = outcome_by_number.get(outcome.number, displacement)  # by an earlier prediction
         if earlier_outcome is not None and earlier_outcome.trigger and outcome.trigger in _CONTINUING_TRIGGERS:
             has_same_node = earlier_outcome.node == outcome.node != ""
             if has_same_node and not outcome.trigger:  # no further change: the pod keeps its node
                 outcome = earlier_outcome
-            else:  # one change, from the node before the earlier change
+            else:
                 outcome = replace(
                     outcome,
                     action=pod_outcomes.MOVE if earlier_outcome.previous else pod_outcomes.PLACE,

@@ -241,8 +241,8 @@ def find_worst_loss(losses: Mapping[str, Counter[str]], keys: set[str]) -> LossE
 def find_additions(
     inputs: PredictionInput, cluster: NodeCluster, keys: set[str], waiting_pods: WaitingPods
 ) -> Mapping[str, int]:
-    """Find the fewest additional nodes for all pods of the workloads `keys` to run, by pool; {} if none are found. One
-    pool alone is tried first, then a mix. `waiting_pods` caches predictions by the nodes added.
+    """Find the fewest additional nodes for all pods of the workloads `keys` to run, by pool; {} if none are found. Each
+    pool alone is tried first, then mixes. `waiting_pods` caches the waiting pods of each prediction by added nodes.
     """
     nodes, maximum = list_pool_nodes(cluster), compute_search_limit(inputs)
 
@@ -264,9 +264,9 @@ def find_additions(
     best: dict[str, int] = {}
     for pool, node in nodes.items():
         estimate = _estimate_nodes(predict_waiting({}), inputs, node)
-        single_pools = [dict(counts) for counts in waiting_pods if len(counts) == 1]
-        # Numbers of nodes to try first: those with a prediction already, then some around the estimate.
+        single_pools = [dict(counts) for counts in waiting_pods if len(counts) == 1]  # predictions with one pool
         predicted_counts = [counts[pool] for counts in single_pools if pool in counts]
+        # Numbers of nodes to try first: those with a prediction already, then some around the estimate.
         probes = (*sorted(predicted_counts), estimate, estimate - 1, 2 * estimate, estimate // 2)
         limit = min([maximum + 1, *best.values()]) - 1  # fewer than the best pool so far
         fewest = _find_fewest_nodes(partial(is_enough, {}, pool), minimum=0, maximum=limit, probes=probes)
@@ -309,9 +309,9 @@ def _find_fewest_nodes(
 
 
 def _find_mix(maximum: Mapping[str, int], is_enough: Callable[[Mapping[str, int], str, int], bool]) -> dict[str, int]:
-    """Find the fewest nodes of several pools together, by pool; empty without a result. A pool needs at least the nodes
-    it needs while all other pools have their maximum. These minimums are tried first, then mixes with 1, 2 and more
-    nodes added. `is_enough(nodes, pool, count)` checks `nodes` (by pool) with `count` nodes in `pool`.
+    """Find the fewest nodes of several pools together, by pool; empty without a result. A pool needs at least as many
+    as with the `maximum` of all other pools. These minimums are tried first, then with 1, 2 and more nodes added.
+    `is_enough(nodes, pool, count)` checks `nodes` (by pool) with `count` nodes in `pool`.
     """
     if len(maximum) < 2:
         return {}  # there are no mixes

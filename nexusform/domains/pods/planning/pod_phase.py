@@ -57,13 +57,15 @@ class PodPhase(PodsByCluster):
     """
 
     def _import_observed_pods(self, object_pods: ObjectPods, cluster: NodeCluster) -> None:
-        """Assign observed pods to the workloads of an object, and adjust these workloads to their pods."""
+        """Assign observed pods to the workloads of an object, and adjust these workloads to their pods: to requests and
+        images changed on admission, and to stuck pods.
+        """
         observed_pods = self._observed_pods.get(cluster.id)
         if observed_pods is None:
             return  # the cluster is not observed
         workloads: list[Workload] = []
         for workload in object_pods.workloads:
-            workload_pods = observed_pods.pop(workload.key, [])  # taken out: each observed pod belongs to one object
+            workload_pods = observed_pods.pop(workload.key, [])  # each observed pod belongs to one object
             next_number = 1 + max((pod.number for pod in workload_pods), default=-1)
             if (cluster.id, workload.key) not in self._recreated_workloads:  # else its pods are deleted
                 workload_pods += self._list_waiting_pods(object_pods, workload, cluster.id, next_number)
@@ -76,7 +78,7 @@ class PodPhase(PodsByCluster):
             orphans = self._take_orphaned_pods(object_pods, workload, cluster.id, workload_pods)
             pods = template_matching.assign_template_specs(adjusted, workload_pods, orphans, is_complete=is_complete)
             is_stuck = assumptions.has_permanent_failure(adjusted, pods)
-            # Too many pods with those adopted: the ReplicaSet deletes some of either kind.
+            # If adopted pods make too many, it is unknown if the ReplicaSet deletes these or its own.
             has_orphans = workload.kind == "ReplicaSet" and bool(orphans) and len(pods) > adjusted.replicas
             workloads.append(replace(adjusted, is_stuck=is_stuck, has_orphans=has_orphans))
             self._existing_pods[cluster.id] |= {pod.key: pod for pod in pods}
@@ -87,10 +89,9 @@ class PodPhase(PodsByCluster):
     def _take_orphaned_pods(
         self, object_pods: ObjectPods, workload: Workload, cluster_id: str, own_pods: Sequence[ExistingPod]
     ) -> list[ExistingPod]:
-        """Return the observed pods without a controller selected by a workload, numbered as its own pods.
-
-        They are removed from the other observed pods. Those replaced since by an applied plan are not returned. Pods
-        with a manifest, or recorded in state, are never adopted. `own_pods` are the other pods of the workload.
+        """Remove and return the observed pods without a controller adopted by a workload, numbered as its own pods.
+        Pods with a manifest, or recorded in state, are never adopted. Those replaced since by an applied plan are
+        removed, but not returned. `own_pods` are the other pods of the workload.
         """
         # Observed pods by workload key: a pod without a controller is its own workload.
         observed_pods, observed_cluster = self._observed_pods[cluster_id], self._observed_clusters[cluster_id]
@@ -146,16 +147,16 @@ class PodPhase(PodsByCluster):
     ) -> PodMap:
         """Place the pods of a placement on a cluster, and return the location of each pod by workload and name.
 
-        Without known nodes the result is {}. Warnings and findings are recorded. Without `prior_workloads` (those in
-        state), the object is re-created: its existing pods are removed first. `previous` are the former manifests
-        (default: those in state); `overrides_changed`: overrides alone changed the template.
+        `prior_workloads` are the pods in state. If it is empty, but there are existing pods, the object is re-created:
+        these are removed first. `previous` are the former manifests, if other than `manifests`. `overrides_changed`:
+        overrides alone changed the template.
         """
         cluster_id = self.members.get(cluster_name, cluster_name)
         cluster = self.clusters.get(cluster_id)
         if cluster is None:
             return {}  # without known nodes there is no prediction
         key = (placement_address, cluster_id)
-        if prior_workloads and key not in self._object_pods:  # its pods in state were not loaded at the start
+        if prior_workloads and key not in self._object_pods:  # its pods in state are not loaded yet
             prior_manifests = unwrap_envelopes(previous or manifests).manifests
             workloads = collect_workloads(prior_manifests, self._collect_manifests(cluster_id)).by_key
             self._load_prior_pods(PriorPods(placement_address, cluster_id, prior_workloads), workloads)
@@ -188,7 +189,8 @@ class PodPhase(PodsByCluster):
             self._kept_namespaces.pop((address, cluster_id), None)  # its manifests list its namespaces from now on
             object_pods.manifests = unwrap_envelopes(manifests).manifests
         keys: list[ObjectKey] = []
-        for address, _ in objects:  # a PriorityClass of one object applies to the pods of all
+        # Once all manifests are set, as a PriorityClass of one object applies to the pods of all.
+        for address, _ in objects:
             object_pods = self._object_pods[address, cluster_id]
             self._read_workloads(object_pods, (address, cluster_id))
             self._update_unchanged_specs(object_pods, cluster_id)
@@ -200,7 +202,9 @@ class PodPhase(PodsByCluster):
         return {address: self._object_pods[address, cluster_id].values for address, _ in objects}
 
     def _read_workloads_of_classes(self, manifests: Iterable[Manifest], cluster_id: str) -> None:
-        """Read workloads without their pods again if there are new PriorityClasses: their controllers try again."""
+        """Read the workloads with uncreated pods again if the manifests have PriorityClasses: these may be the reason,
+        and the controllers of the workloads try again.
+        """
         if any(select_manifests(manifests, "scheduling.k8s.io", "PriorityClass")):
             for key, object_pods in self._object_pods_by_cluster[cluster_id].items():
                 if object_pods.uncreated_keys:
@@ -218,10 +222,10 @@ class PodPhase(PodsByCluster):
         object_pods.workloads, object_pods.manifests, object_pods.warnings = (), (), ()
         object_pods.values, object_pods.rejections = {}, []
         object_pods.outcomes.clear()
-        existing_pods = dict(self._existing_pods.get(cluster_id, {}))  # before the removal of some below
+        existing_pods = dict(self._existing_pods.get(cluster_id, {}))
         for key, pods in object_pods.prior_pods.items():
             self._remove_workload(object_pods, cluster_id, key, pods, trigger)
-        if keeps_running:  # other pods still share the nodes with them
+        if keeps_running:  # undo the removal from the nodes: the pods still use their capacity
             self._existing_pods[cluster_id] = existing_pods
             self._forgotten_addresses.add(placement_address)
         else:
@@ -252,7 +256,7 @@ class PodPhase(PodsByCluster):
         """
         self._predict_pods(keys, cluster)
         for _ in range(_MAX_PREDICTIONS):
-            unstable_keys = [
+            unstable_keys = [  # of objects predicted before (with `inputs`)
                 key
                 for key, item in self._object_pods_by_cluster.get(cluster.id, {}).items()
                 if item.inputs is not None and (key in self._disturbed_keys or not item.is_stable())
@@ -304,8 +308,8 @@ class PodPhase(PodsByCluster):
         )
 
     def _record_pods_before_prediction(self, keys: Sequence[ObjectKey], cluster_id: str) -> None:
-        """Record the pods of a cluster as they are before any prediction (`_base_pods`; `_base_lost_pods`: lost ones).
-        The first call records all pods. Later calls replace only the pods of objects that have no prediction yet.
+        """Record the pods of a cluster before their first prediction: the input to predict all of them again. The first
+        call records all pods. Later calls replace only the pods of objects without a prediction so far.
         """
         existing_pods = self._existing_pods.get(cluster_id, {})
         if cluster_id not in self._base_pods:

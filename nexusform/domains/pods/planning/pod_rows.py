@@ -74,7 +74,7 @@ class RecordedPod(Struct, frozen=True):
 
 
 def parse_pod_record(values: Mapping[str, Any]) -> RecordedPod:
-    """Return the record of a pod from the `workloads` of a prior object."""
+    """Return a pod as recorded in state, from its `values` in the `workloads` of a KubernetesObjects resource."""
     return RecordedPod(
         node=get_text(values, "node"),
         machine=values.get("machine"),
@@ -181,6 +181,8 @@ def build_pod_row(
         scores = {"certain": outcome.is_certain, "feasible_nodes": outcome.feasible_nodes}
         if outcome.doubt and not outcome.is_certain:
             scores |= {"depends_on": outcome.doubt, "otherwise": outcome.alternative or None}
+    # A pod rejected by kubelet in this plan. One Failed before has no trigger ("").
+    trigger = REJECTED if outcome.trigger and outcome.is_failed else outcome.trigger
     row = PlacementChange(
         address=address,
         kind=POD,
@@ -188,7 +190,7 @@ def build_pod_row(
         action=PlacementAction(outcome.action),
         source=source,
         target=target,
-        trigger=REJECTED if outcome.trigger and outcome.is_failed else outcome.trigger,  # "": was Failed before
+        trigger=trigger,
         cluster="",
         pool=f"{cluster_name}/{outcome.workload}",
         number=outcome.number,
@@ -238,16 +240,16 @@ def _build_pod_reason(outcome: PodOutcome) -> str:
 def _build_former_location(
     cluster: NodeCluster | None, name: str, outcome: PodOutcome, record: RecordedPod
 ) -> PodLocation:
-    """Return the former location of a pod, with machine and zone of state: its node may have moved or be removed."""
+    """Return the location of a pod before the plan. The machine and zone in state count, as its node may have moved."""
     location = _build_location(cluster, name, outcome.previous, record.state)
     if outcome.action == pod_outcomes.KEEP or record.node != outcome.previous:
-        return location  # unchanged, or not the recorded node
+        return location  # the pod stays, or the record is about another node
     machine, zone = record.machine or location.machine, record.availability_zone or location.availability_zone
     return replace(location, machine=machine, availability_zone=zone)
 
 
 def _build_location(cluster: NodeCluster | None, name: str, node_name: str, state: str = "") -> PodLocation:
-    """Return the location on a node of a cluster (name); `state` is for pods without a node."""
+    """Return the location of a pod on a node of a cluster (`name`), or without a node (""), then with its `state`."""
     node = cluster.node_by_name.get(node_name) if cluster is not None else None
     if node is None:
         return PodLocation(name, node_name or None, state="" if node_name else state)

@@ -93,7 +93,7 @@ def list_snapshot_doubts(snapshot: KubectlSnapshot, now: str) -> Iterator[Snapsh
     for agent, (warning_id, effect) in _NODE_AGENTS.items():
         if any(agent in pod.workload for pod in snapshot.pods):
             doubt = SnapshotUncertainty(agent, warning_id, f"{agent} runs on the cluster. {effect}")
-            # Additional nodes are for Pending pods.
+            # An autoscaler adds nodes for Pending pods, so only pods without a node are in doubt.
             yield replace(doubt, is_affected=lambda outcome: not outcome.node) if effect in _SCALED else doubt
 
 
@@ -153,15 +153,14 @@ def find_pods_in_doubt(
     manifests: Sequence[Manifest],
     now: str,
 ) -> dict[PodKey, PodDoubt]:
-    """Return the doubt about each pod, by workload and number; pods without doubt have no entry.
-
-    If several apply, the first counts: adopted pods, an autoscaler, a gap in the snapshot, a webhook. `manifests` are
-    the objects on the cluster, planned ones included; `now` is the time of planning (ISO 8601).
+    """Return the doubt about each pod, by workload and number; pods without doubt have no entry. The first of these
+    applies: adopted pods, an autoscaler, a gap in the snapshot, a webhook. `manifests` are the objects on the cluster,
+    planned ones included; `now` is the time of planning (ISO 8601).
     """
     snapshot_doubts = tuple(list_snapshot_doubts(observed.snapshot, now))
-    webhooks = _list_admission_hooks(manifests)
+    all_hooks = _list_admission_hooks(manifests)
     observed_hooks = _list_admission_hooks(observed.objects)
-    new_hooks = [item for item in webhooks if item not in observed_hooks]
+    new_hooks = [item for item in all_hooks if item not in observed_hooks]
     scalers = {_get_scaled_workload(item): item.kind for item in manifests if item.kind in _TARGETS}
     namespace_labels = {item.name: item.labels for item in select_manifests(manifests, "", "Namespace")}
     observed_counts = Counter(pod.workload for pod in observed.existing_pods)
@@ -182,8 +181,10 @@ def find_pods_in_doubt(
         if workload is None:  # it is removed by this plan
             return ""
         # If existing pods show the changes of the installed webhooks, only webhooks of this plan are unknown.
-        hooks = new_hooks if workload.is_admission_known else webhooks
-        is_changed = workload.is_rewritten or _can_be_changed(hooks, outcome.spec, workload.kind, namespace_labels)
+        unknown_hooks = new_hooks if workload.is_admission_known else all_hooks
+        # Existing pods of a rewritten workload differ from its manifest, as if changed by a webhook.
+        spec, kind = outcome.spec, workload.kind
+        is_changed = workload.is_rewritten or _can_be_changed(unknown_hooks, spec, kind, namespace_labels)
         return WEBHOOKS if is_changed else ""
 
     doubts: dict[PodKey, PodDoubt] = {}
@@ -200,9 +201,9 @@ def _find_controller_doubt(workload: Workload, observed_count: int, scaler_kind:
         return ORPHANS
     if scaler_kind:
         return f"a {scaler_kind}"
-    # The apply and the autoscaler undo each other's replicas.
-    is_contested = observed_count and workload.configured_replicas not in (None, observed_count)
-    return AUTOSCALER if is_contested else ""
+    # With an autoscaler, the configured replicas of the next apply differ from the live ones. None: no autoscaler.
+    is_scaled = observed_count and workload.configured_replicas not in (None, observed_count)
+    return AUTOSCALER if is_scaled else ""
 
 
 def _get_scaled_workload(scaler: Manifest) -> str:

@@ -32,19 +32,18 @@ _ALWAYS_COMPARED: Final = ("cpu", "memory")
 
 
 def find_outdated_pod_numbers(workload: Workload, pods: Iterable[ExistingPod], *, is_complete: bool) -> set[int]:
-    """Return the numbers of observed pods of an earlier template. `is_complete`: all LimitRange defaults are known. The
-    pods of one template have one revision, a label set by their controller.
+    """Return the numbers of observed pods of an earlier template. The pods of one template have the same revision, a
+    label set by their controller. `is_complete`: all LimitRange defaults are known.
     """
     if workload.kind not in _UPDATED_KINDS:
         return set()  # their pods have no other template
     observed_pods = [pod for pod in pods if pod.observed_template is not None]
     pods_by_revision = group_by(observed_pods, _get_revision)
-    # The revisions with the current template: by the live objects, else by the containers of pods.
-    if workload.current_revisions == (NEWEST_REVISION,):
-        current_revisions = list(pods_by_revision)  # its label is unknown: the newest of all is used below
-    elif workload.current_revisions is not None:
+    if workload.current_revisions == (NEWEST_REVISION,):  # of unknown label: the newest of all is used below
+        current_revisions = list(pods_by_revision)
+    elif workload.current_revisions is not None:  # known from the live objects
         current_revisions = [revision for revision in pods_by_revision if revision in workload.current_revisions]
-    else:
+    else:  # those with pods like the template
         current_revisions = _find_matching_revisions(workload, pods_by_revision, is_complete=is_complete)
     # Several revisions may match: the current template is the one rolled out last.
     newest_revision = _find_newest_revision(current_revisions, pods_by_revision)
@@ -54,18 +53,17 @@ def find_outdated_pod_numbers(workload: Workload, pods: Iterable[ExistingPod], *
 def _find_matching_revisions(
     workload: Workload, pods_by_revision: Mapping[str, Sequence[ExistingPod]], *, is_complete: bool
 ) -> list[str]:
-    """Return the revisions with the containers of the template in some pod. If the live template is another one, its
-    revision (`replaced_revision`) does not count. Then all pods of a returned revision must have the scheduling rules
-    of the template, too.
+    """Return the revisions with a pod like the template, by its containers. If this plan replaces the live template,
+    two rules are added. The revision of the live template does not count, and all pods of the revision must have the
+    node selection and pod affinity of the template.
     """
-    replaced_revision: str | None = workload.replaced_revision
+    replaced_revision: str | None = workload.replaced_revision  # of the live template, "" if it is not replaced
     if replaced_revision == NEWEST_REVISION:  # its label is unknown
         replaced_revision = _find_newest_revision(pods_by_revision, pods_by_revision)
     revisions: list[str] = []
     for revision, pods in pods_by_revision.items():
         if not any(_has_template_containers(workload, pod, is_complete=is_complete) for pod in pods):
             continue
-        # The scheduling rules of the template: its node selection and pod affinity.
         has_rules = all(getattr(pod.spec, name) == getattr(workload.pod, name) for pod in pods for name in _RULE_FIELDS)
         if not replaced_revision or (has_rules and revision != replaced_revision):
             revisions.append(revision)
@@ -80,21 +78,21 @@ def _find_newest_revision(revisions: Iterable[str], by_revision: Mapping[str, Se
 def add_observed_changes(
     workload: Workload, pods: Sequence[ExistingPod], *, is_complete: bool, is_changed: bool
 ) -> Workload:
-    """Return a workload with the requests and images of its observed pods, if all pods of its template have the same.
+    """Return a workload with the requests and images of its observed pods: new pods will get the same from webhooks.
 
-    Webhooks change pods on admission, so observed pods may differ from their template; new pods will differ alike.
-    `is_complete`: all LimitRange defaults are known. `is_changed`: observed pods may also differ because this plan
-    changes the template. The workload stays as it is if its pods cannot be compared, or differ from each other.
+    The workload is unchanged if its pods cannot be compared, or if those of its template differ from each other.
+    `is_complete`: all LimitRange defaults are known. `is_changed`: this plan changes the template, so observed pods may
+    also differ for this reason.
     """
     observed_pods = [pod for pod in pods if pod.observed_template is not None]
     if not observed_pods or workload.kind not in _UPDATED_KINDS:
         return workload  # there is nothing to compare
     is_live_template_unknown = workload.current_revisions is None and not workload.replaced_revision
     if is_live_template_unknown and not is_changed:
-        # No revision is known to have the template, so pods of any revision may have it, changed on admission.
         has_plain_pod = any(_has_template_containers(workload, pod, is_complete=is_complete) for pod in observed_pods)
         revisions = _find_rewritten_revisions(workload, observed_pods)
-        if revisions and not has_plain_pod:  # no pod equals the template: those with rewritten images have it
+        # No pod equals the template: those with the same containers, but rewritten images, are taken as its pods.
+        if revisions and not has_plain_pod:
             workload = replace(workload, is_rewritten=True, current_revisions=revisions)
     outdated_numbers = find_outdated_pod_numbers(workload, observed_pods, is_complete=is_complete)
     current_pods = [pod for pod in pods if pod.number not in outdated_numbers]
@@ -106,7 +104,7 @@ def add_observed_changes(
 
 
 def _find_rewritten_revisions(workload: Workload, pods: Iterable[ExistingPod]) -> tuple[str, ...]:
-    """Return the revisions (labels) with all pods like the template, apart from images changed on admission."""
+    """Return the revisions (labels of pods) with all pods like the template, apart from images changed on admission."""
     by_revision = group_by(pods, _get_revision)
     return tuple(name for name, group in by_revision.items() if all(_is_rewritten_pod(workload, pod) for pod in group))
 
@@ -165,17 +163,16 @@ def estimate_replicas(pods: Iterable[ExistingPod]) -> dict[str, int]:
 def assign_template_specs(
     workload: Workload, pods: Sequence[ExistingPod], orphans: Iterable[ExistingPod] = (), *, is_complete: bool
 ) -> list[ExistingPod]:
-    """Return observed pods of a workload with the specs of their templates and their actual requests. A pod of a former
-    template gets a template name of its own, `seen-REVISION`, so it counts as outdated. So does an adopted pod
-    (`orphans`) without the label of a revision, except in a ReplicaSet.
+    """Return observed pods of a workload with the specs of their templates and their actual requests. An outdated pod
+    gets a template name other than the current one, `seen-REVISION`. `orphans` are pods adopted by the workload.
     """
     result: list[ExistingPod] = []
     for pod in orphans:
-        if workload.kind == "ReplicaSet":  # counts as current: never replaced
+        if workload.kind == "ReplicaSet":  # it never replaces a pod, so the pod counts as current
             result.append(replace(pod, spec=replace(pod.spec, template=workload.pod.template)))
-        elif _get_revision(pod):  # matched by its revision, like the other pods
+        elif _get_revision(pod):  # compared below, like the other pods
             pods = [*pods, pod]
-        else:  # its revision is unknown: the next rolling update replaces it
+        else:  # without the label of a revision it counts as outdated: the next rolling update replaces it
             result.append(replace(pod, spec=replace(pod.spec, template="seen-")))
     outdated_numbers = find_outdated_pod_numbers(workload, pods, is_complete=is_complete)
     for pod in pods:
@@ -210,7 +207,7 @@ def _is_same_container(template_container: Container, observed_container: Contai
 def create_replacement_check(
     objects: Iterable[ObjectPods], prior_workloads: Mapping[str, Workload], *, is_complete: bool
 ) -> Callable[[ExistingPod], bool]:
-    """Return a check whether an applied plan has replaced a pod since the observation. A replaced pod has another
+    """Return a check whether a plan applied after the observation has replaced an observed pod. Then it has another
     template than its workload in state (`prior_workloads`), and state has no outdated pod on its node.
     """
     outdated_nodes: dict[str, set[str]] = {}  # by workload: nodes with pods possibly of a former template in state
@@ -220,7 +217,7 @@ def create_replacement_check(
     def is_replaced(pod: ExistingPod) -> bool:
         workload, nodes = prior_workloads.get(pod.workload), outdated_nodes.get(pod.workload)
         if workload is None or nodes is None or pod.node in nodes:
-            return False  # state does not know its workload, or expects a pod to replace there
+            return False  # state does not have its workload, or has an outdated pod on the node: this one
         return bool(find_outdated_pod_numbers(workload, [pod], is_complete=is_complete))
 
     return is_replaced
@@ -229,9 +226,8 @@ def create_replacement_check(
 def find_orphan_pods(
     workload: Workload, manifests: Iterable[Manifest], pods: Iterable[ExistingPod]
 ) -> Iterator[ExistingPod]:
-    """Yield the pods without a controller (`namespace/Pod/name`) adopted by a ReplicaSet, DaemonSet or StatefulSet.
-
-    Its selector decides. A StatefulSet adopts only pods with its names (such as web-0). Source: kubernetes
+    """Yield the pods without a controller (`namespace/Pod/name`) adopted by a ReplicaSet, DaemonSet or StatefulSet. Its
+    selector decides. A StatefulSet adopts only pods with its names (such as web-0). Source: kubernetes
     pkg/controller/controller_ref_manager.go, pkg/controller/statefulset/stateful_set.go.
     """
     manifest = next((item for item in manifests if item.workload_key == workload.key), None)

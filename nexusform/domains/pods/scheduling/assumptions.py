@@ -113,29 +113,28 @@ def find_doubtful_pods(scene: PredictionScenario, outcomes: Sequence[PodOutcome]
     """Return the doubt about each pod (workload and number) with another outcome under another assumption.
 
     Each assumption lists alternatives: the scene under other facts, such as another order of arrival. All pods are
-    predicted again in each alternative, and the first difference names the doubt of a pod. A pod placed at random
-    among equal nodes (a tie) is doubtful, too. If every sample gave it the same outcome, its value is None. Pods
-    without doubt have no entry.
+    predicted again in each one, and the first difference is the doubt of a pod. A pod placed at random among equal
+    nodes (a tie) is doubtful, too: None if all samples agree on its node. Certain pods have no entry.
     """
     if all(outcome.action == pod_outcomes.KEEP for outcome in outcomes):
         return {}  # no pod is placed or removed
     placed_pods = [outcome for outcome in outcomes if outcome.feasible_nodes is not None]
-    # `samples` is the most predictions per assumption: fewer in larger plans, as each predicts all pods.
-    placements = len(placed_pods) + len(scene.existing_pods) // 20  # per prediction; existing pods count less
-    samples = min(_MOST_SAMPLES, _MOST_PLACEMENTS // max(1, placements))
+    placements = len(placed_pods) + len(scene.existing_pods) // 20  # cost of one prediction; existing pods cost less
+    samples = min(_MOST_SAMPLES, _MOST_PLACEMENTS // max(1, placements))  # maximum of predictions per assumption
     ties = {outcome.key: PodDoubt(TIES) for outcome in placed_pods if not outcome.is_certain}
     tied_keys = frozenset(ties)
     sampled_keys = {outcome.key for outcome in outcomes}
     has_enough_samples = samples >= _FEWEST_SAMPLES and len(scene.cluster.nodes) <= _MOST_SAMPLED_NODES
-    if not has_enough_samples or any(outcome.doubt not in ("", TIES) for outcome in placed_pods):
-        sampled_keys -= tied_keys  # ties stay in doubt: too few samples, or a doubt that samples do not cover
+    has_other_doubt = any(outcome.doubt not in ("", TIES) for outcome in placed_pods)  # samples do not cover it
+    if not has_enough_samples or has_other_doubt:
+        sampled_keys -= tied_keys  # agreeing samples would prove nothing, so ties stay in doubt
     differences = _find_first_differences(scene, outcomes, samples, sampled_keys, tied_keys)
     doubts: dict[PodKey, PodDoubt | None] = {**ties, **differences}
     unchanged_keys = sampled_keys - differences.keys()
     if samples < _FEWEST_SAMPLES:  # too few to show a difference, so other pods may also be doubtful
         doubts |= _list_unsampled_doubts(scene, placed_pods, unchanged_keys - tied_keys)
-    # The tied pods without a difference in any sample get None in place of TIES.
-    return doubts | dict.fromkeys(unchanged_keys & tied_keys)
+    agreed_keys = unchanged_keys & tied_keys  # a tie, but the same node in all samples
+    return doubts | dict.fromkeys(agreed_keys, None)
 
 
 def _find_first_differences(
@@ -145,26 +144,26 @@ def _find_first_differences(
     sampled_keys: AbstractSet[PodKey],
     tied_keys: AbstractSet[PodKey],
 ) -> dict[PodKey, PodDoubt]:
-    """Return the first other outcome of each pod of `sampled_keys`, over the alternatives of all assumptions. `samples`
-    is the most predictions per assumption. Pods of `tied_keys` had a random choice in the plan.
+    """Predict the alternatives of all assumptions. Return the first other outcome of each pod of `sampled_keys`.
+    `samples` is the most alternatives per assumption. Pods of `tied_keys` had a random choice in the plan.
     """
     doubts: dict[PodKey, PodDoubt] = {}
     outcomes_by_workload = group_by(outcomes, lambda outcome: outcome.workload)
-    tie_seeds = iter(range(1, 1 + samples))  # shared by all scenes: each is used once
+    tie_seeds = iter(range(1, 1 + samples))  # to repeat predictions with other random choices; each is used once
     for assumption in ASSUMPTIONS:
-        seeds = () if assumption.has_samples else tie_seeds  # with samples, each scene has another seed already
+        seeds = () if assumption.has_samples else tie_seeds  # no need to repeat alternatives with seeds of their own
         for number, (condition, alternative) in enumerate(assumption.list_alternatives(scene, samples)):
-            pending_keys = sampled_keys - doubts.keys()
+            unchanged_keys = sampled_keys - doubts.keys()  # pods without another outcome so far
             # After many samples without any effect, more are useless.
             is_useless = number >= _SAMPLES_WITHOUT_DOUBT and not (doubts or tied_keys)
-            if is_useless or not pending_keys:
+            if is_useless or not unchanged_keys:
                 break
             changed_nodes = _sample_changed_pods(
-                outcomes_by_workload, alternative, seeds, sampled_keys=pending_keys - tied_keys
+                outcomes_by_workload, alternative, seeds, sampled_keys=unchanged_keys - tied_keys
             )
             for key, node in changed_nodes.items():
-                if key in pending_keys:
-                    name = TIES if key in tied_keys else assumption.name
+                if key in unchanged_keys:
+                    name = TIES if key in tied_keys else assumption.name  # a tie alone may change the node
                     doubts[key] = PodDoubt(name, f"{node or 'no node'} {condition}")
     return doubts
 
@@ -189,14 +188,13 @@ def _sample_changed_pods(
     sampled_keys: Collection[PodKey],
 ) -> dict[PodKey, str]:
     """Return the pods with another outcome in an alternative than in the plan, each with its node there ("" for none).
-
-    `by_workload` has the outcomes of the plan. An alternative with more random choices than the plan is predicted
-    again with further `seeds`. These further predictions count only for the pods of `sampled_keys`.
+    `by_workload` has the outcomes of the plan. If more pods than in the plan are placed at random, the alternative is
+    predicted again with further `seeds`. These further predictions count only for the pods of `sampled_keys`.
     """
     prediction = alternative.predict()
     changed_pods = _find_moved_pods(by_workload, prediction)
     planned_outcomes = chain.from_iterable(by_workload.values())
-    # The difference of the counters has the workloads with more uncertain pods than in the plan.
+    # A difference of two Counters keeps positive counts only: workloads with more uncertain pods than in the plan.
     if _count_uncertain(prediction.outcomes) - _count_uncertain(planned_outcomes):
         for seed in islice(seeds, _TIE_SAMPLES):
             sample = replace(alternative, seed=alternative.seed + seed)
@@ -303,8 +301,8 @@ def _shuffle_eviction_ages(scene: PredictionScenario, sample: int) -> tuple[Exis
 def _list_scenarios_with_arrival_orders(scene: PredictionScenario, samples: int) -> Iterator[_Alternative]:
     """Yield `samples` scenes with other orders of arrival and other random choices, each with the condition as text.
 
-    In the first scenes, the workloads arrive one after the other. In later ones, each pod gets a random time. Slow
-    victims hold their capacity until all pods have arrived. Fast replacements of victims arrive before the next pod.
+    In the first scenes, the workloads arrive one after the other. In later ones, each pod gets a random time. Some
+    evicted pods (victims) hold their capacity until all pods have arrived (slow), or get a replacement at once (fast).
     """
     if len(scene.workloads) < 2 and not any(map(pod_orders.has_differing_concurrent_pods, scene.workloads)):
         return  # there is only one order
@@ -326,22 +324,24 @@ def _list_scenarios_with_arrival_orders(scene: PredictionScenario, samples: int)
             )
         pods = _shuffle_eviction_ages(scene, number)
         # 0: removed pods free their capacity at once. From 2, the number selects some to free it later.
-        slow = number if arrival.has_slow_victims else 0
+        timing = number if arrival.has_slow_victims else 0
         seed = scene.seed + 1 + number
-        yield condition, replace(scene, arrival=arrival, seed=seed, existing_pods=pods, timing=slow)
+        yield condition, replace(scene, arrival=arrival, seed=seed, existing_pods=pods, timing=timing)
 
 
 def _list_sequential_orders(
     keys: Sequence[str], claiming_keys: Collection[str], ordered_keys: frozenset[str], samples: int
 ) -> list[tuple[str, ArrivalOrder]]:
-    """Return orders of workloads (`keys`) one after another, with their conditions. `claiming_keys` wait for claims."""
+    """Return orders of workloads (`keys`) one after another, each with its condition ("if b arrives first"). The pods
+    of `claiming_keys` wait for claims, those of `ordered_keys` for the pod before.
+    """
     orders = [
         (condition, ArrivalOrder(ranks=ranks, ordered_keys=ordered_keys))
         for condition, ranks in _rank_workloads(keys, claiming_keys)
     ]
     if ordered_keys and len(keys) <= _MOST_PERMUTED_WORKLOADS:
-        # Without `ordered_keys`, the pods of ordered StatefulSets start at once, before those of slower controllers.
-        # Of all permutations, take every n-th one (`distance`): a third of the samples at most.
+        # Pods of ordered StatefulSets may start fast, before those of other workloads: no `ordered_keys` here.
+        # Every n-th permutation is used (`distance`), so these orders need a third of the samples at most.
         distance = max(1, -(-factorial(len(keys)) // max(1, samples // 3)))
         any_orders = islice(permutations(keys), 0, None, distance)
         orders += [(_ANY_ORDER, ArrivalOrder(ranks=ranks)) for ranks in any_orders]
@@ -368,7 +368,7 @@ def _rank_workloads(keys: Sequence[str], claiming_keys: Collection[str]) -> list
 
 
 def _list_scenarios_with_waiting_pods(scene: PredictionScenario, _: int) -> Iterator[_Alternative]:
-    """Yield the scene with the Pending pods of other workloads placed first."""
+    """Yield the scene with the Pending pods outside of the plan placed first."""
     if not scene.waiting_pods:
         return  # none can be first
     first = scene.waiting_pods[0].name
@@ -389,8 +389,10 @@ def _list_scenarios_after_terminations(scene: PredictionScenario, _: int) -> Ite
 
 
 def _list_scenarios_with_other_timing(scene: PredictionScenario, samples: int) -> Iterator[_Alternative]:
-    """Yield the scene with removed pods holding their capacity until a pod fits nowhere else, or with other steps."""
-    orders = list(_list_pod_age_permutations(scene, samples))
+    """Yield scenes with other times of removed pods. First, all of them hold their capacity until a pod fits nowhere
+    else (slow). Further scenes vary the steps: some pods are slow, and rollouts replace their pods one by one.
+    """
+    orders = list(_list_pod_age_permutations(scene, samples))  # of pods of the same age
     rolling_workloads = {workload.key: workload for workload in scene.workloads if workload.has_rolling_update}
     has_rollout = any(
         pod.workload in rolling_workloads and not rolling_workloads[pod.workload].is_current(pod.spec)
@@ -398,7 +400,7 @@ def _list_scenarios_with_other_timing(scene: PredictionScenario, samples: int) -
     )
     step_samples = _TIMING_SAMPLES if has_rollout else 2 * len(orders)
     for number in range(min(samples, len(orders) + step_samples) if orders else 0):
-        # First, all removed pods are slow (1), with each order of their ages. The other numbers are samples.
+        # See `predict` for the values of `timing`: 1 = all removed pods are slow, from 2 = number of a sample.
         timing, condition = 2 + number, "if pods change in other steps"
         if number < len(orders):
             timing, condition = 1, "if removed pods terminate slowly"
@@ -421,7 +423,7 @@ def _list_scenarios_with_coming_taints(scene: PredictionScenario, _: int) -> Ite
 
 def _list_scenarios_with_image_sizes(scene: PredictionScenario, _: int) -> Iterator[_Alternative]:
     """Yield the scene with the smallest and the largest sizes of images with different sizes on nodes."""
-    # No values: every image has one size. Other images keep their values, unknown images (None) stay unknown.
+    # Without such images, there are no extreme values, and no scenes. Images of unlisted nodes (None) stay unknown.
     for size, values in zip(("smallest", "largest"), scene.cluster.extreme_image_values, strict=False):
         nodes: list[Node] = []
         for node in scene.cluster.nodes:
@@ -508,10 +510,10 @@ def _list_scenarios_with_newer_version(scene: PredictionScenario, samples: int) 
 
 
 def _list_scenarios_with_max_unavailable(scene: PredictionScenario, _: int) -> Iterator[_Alternative]:
-    """Yield the scene with StatefulSets replaced within maxUnavailable. Kubernetes 1.35.0 to 1.35.3 and versions from
-    1.37 on do so by default. The patch version is unknown here. With a maximum of 1, 1.37 replaces pods as before.
+    """Yield the scene with StatefulSets replaced within maxUnavailable, if the Kubernetes version may do so by default:
+    1.35.0 to 1.35.3 (the patch version is unknown here), versions from 1.37 on, or an unknown version.
     """
-    version = scene.cluster.version
+    version = scene.cluster.version  # () if unknown
     is_possible = version in ((), (1, 35)) or version >= UNAVAILABLE_CHANGE
     if is_possible and any(workload.kind == "StatefulSet" for workload in scene.workloads):
         cluster = replace(scene.cluster, limits_unavailable_pods=True)

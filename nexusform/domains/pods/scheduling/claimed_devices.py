@@ -94,19 +94,20 @@ class ClaimedDevices:
         return need
 
     def _compute_need(self, claims: tuple[DeviceClaim, ...]) -> DeviceNodeRequirements:
-        """Return the requirements of claims for nodes, with the reason for doubt about them.
+        """Return the nodes permitted by claims, with the assumption behind them. They are given as needs of volumes, as
+        the scheduler checks both alike.
 
         A node must have enough free devices for the unallocated claims, and reach the devices of the allocated ones.
-        If a claim has an error, or the allocation fails, the only requirement permits no node: `VolumeNeed(())`.
+        If a claim has an error, or the allocation fails, no node is permitted: a need without terms, `VolumeNeed(())`.
         """
         errors = [claim.error for claim in claims if claim.error]
-        if errors:  # no node is checked
+        if errors:
             return DeviceNodeRequirements((VolumeNeed((), is_bound=True, error=errors[0]),))
         try:
             # By node: the devices for the claims, None if too few are free.
             allocations = {node.name: self._find_free_devices(claims, node) for node in self._nodes}
         except AllocationError as problem:
-            return DeviceNodeRequirements((VolumeNeed((), is_bound=True, error=str(problem)),), RANDOM)
+            return DeviceNodeRequirements((VolumeNeed((), is_bound=True, error=str(problem)),), doubt=RANDOM)
         scores = {name: allocation.score for name, allocation in allocations.items() if allocation is not None}
         needs = []
         if len(scores) < len(allocations):  # some node has too few free devices
@@ -119,8 +120,8 @@ class ClaimedDevices:
         return DeviceNodeRequirements(tuple(needs), self._find_doubt(claims, set(scores.values())))
 
     def _find_doubt(self, claims: Iterable[DeviceClaim], scores: Collection[int]) -> str:
-        """Return the assumption behind allocations, "" if certain. `scores` are the different scores of nodes: a node
-        gets more for earlier alternatives of its requests.
+        """Return the assumption behind allocations, such as RANDOM (random choices of devices), "" if certain. `scores`
+        are the different scores of nodes: a node gets more for earlier alternatives of its requests.
         """
         if self._version not in _TESTED_VERSIONS:
             return _VERSION

@@ -97,16 +97,15 @@ class NodeNumaCells:
             self._change_free_capacity(share, sign=1)
 
     def _select_numa_cells(self, container: AlignedRequests) -> tuple[int, ...]:
-        """Return the NUMA cells for a container by the policy of kubelet's topology manager; () if it permits none.
-
-        The first cells (by number) with enough free resources are used. The policy single-numa-node permits one cell.
-        The policy restricted permits as many as each resource would need on an empty node. All must need equally many.
+        """Return the NUMA cells for a container by the policy of kubelet's topology manager; () if it permits none. The
+        policy single-numa-node permits one cell. The policy restricted permits the number of cells needed on an empty
+        node. The first cells (by number) with enough free resources are used.
         """
-        widths = {1}  # numbers of cells
+        widths = {1}  # permitted numbers of cells
         if not self._permits_one_cell:
             widths = {self._count_required_cells(name, amount) for name, amount in container}
         if len(widths) != 1:
-            return ()
+            return ()  # restricted: kubelet permits no cells if resources need different numbers of them
         (width,) = widths
         for cells in combinations(range(len(self._free)), width):
             free_amounts: Counter[str] = Counter()  # of these cells together, by resource

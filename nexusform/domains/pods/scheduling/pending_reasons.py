@@ -44,7 +44,7 @@ def describe_unmet(spec: PodSpec, nodes: Sequence[Node]) -> str:
     if not nodes:
         return ""  # every requirement would be unmet
     sentences = list(_list_label_obstacles(spec, nodes))
-    known_resources = {STORAGE}.union(*[node.other_resources for node in nodes])
+    known_resources = {STORAGE}.union(*[node.other_resources for node in nodes])  # every node has ephemeral storage
     for name, amount in spec.requests.other_resources:
         if amount and name not in known_resources:
             sentences.append(f" No node has the resource {name}.")

@@ -55,15 +55,14 @@ class ArrivalOrder(Struct, frozen=True):
     has_fast_replacements: bool = False
 
     def select_next_workload(self, counts: Mapping[str, int]) -> str:
-        """Return the workload of the next pod to arrive. `counts` has the number of arrived pods by workload (-1: not
-        started). If `sample` is 0, workloads arrive one after the other by rank. Else it is the seed of a random order
-        of all pods.
+        """Return the workload of the next pod to arrive: the first by rank, or with a `sample` a random one. `counts`
+        has the number of arrived pods by workload (-1: not started).
         """
-        # The next pod of an ordered StatefulSet waits until the one before runs, unless only such sets are left.
+        # An ordered StatefulSet with a pod waits until it runs, so others come first. If all are such, none waits.
         ready_keys = [key for key, count in counts.items() if count < 1 or key not in self.ordered_keys] or counts
         if not self.sample:
             return min(ready_keys, key=self.ranks.index)
-        if self.sample % _MIXED_SAMPLES == 0:  # some samples draw a workload for each pod
+        if self.sample % _MIXED_SAMPLES == 0:  # these samples draw a workload for each pod; others draw times
             step = sum(counts.values())
             return min(ready_keys, key=lambda key: self._hash_arrival_order(f"{step}|{key}"))
         # Ordered StatefulSets need no exception here: the arrival times of their pods include the wait.
@@ -71,7 +70,6 @@ class ArrivalOrder(Struct, frozen=True):
 
     def _compute_arrival_time(self, key: str, arrived_count: int) -> float:
         """Return the time of arrival of a workload's next pod, in intervals between the creation of two objects.
-
         `arrived_count` is the number of its pods so far (-1: not started). Objects are created in the order of `ranks`,
         their pods some hops later: one per controller in between.
         """
@@ -79,7 +77,7 @@ class ArrivalOrder(Struct, frozen=True):
         # long a hop takes, and the time between two pods. `delay` is that of this pod alone.
         interval, hop, pace = (byte / 256 for byte in self._hash_arrival_order(key)[:3])
         delay = self._hash_arrival_order(f"{arrived_count}|{key}")[0] / 256
-        slowness = _SLOWNESS[self.sample % len(_SLOWNESS)]
+        slowness = _SLOWNESS[self.sample % len(_SLOWNESS)]  # of the controllers in this sample
         hops = count_controller_hops(key) + (key in self.claiming_keys)
         start = self.ranks.index(key) + interval / 4 + hops * hop * slowness
         earlier_count = max(0, arrived_count)
@@ -152,14 +150,14 @@ def _build_removal_sort_key(pod: ExistingPod, pods_by_node: Counter[str]) -> tup
 
 
 def _compare_magnitudes(first_time: int, second_time: int, one: PodCondition, two: PodCondition, now: int) -> int:
-    """Compare the times of two pods: the result is negative if the first pod is removed first. A pod with an unknown
-    time (0) is removed first, then the one with the later time, by the order of magnitude of its distance from `now`.
-    The uid decides within one magnitude. If `now` is unknown (0), the exact times are compared.
+    """Compare the times of pods `one` and `two`: the result is negative if `one` is removed first. The later time is
+    removed first, as Kubernetes scales down: ages of the same order of magnitude are equal, then the uid decides. `now`
+    is 0 if unknown.
     """
     if not first_time or not second_time:
-        return first_time - second_time
+        return first_time - second_time  # an unknown time (0) is removed first
     if not now:
-        return second_time - first_time
+        return second_time - first_time  # the ages are unknown, so the exact times are compared
     difference = _compute_magnitude(now - first_time) - _compute_magnitude(now - second_time)
     if difference:
         return difference

@@ -157,7 +157,7 @@ class PodsPrediction(Struct, frozen=True):
                 node=outcome.node,
                 spec=outcome.spec,
                 age=outcome.age,
-                # A failed pod of a controller is created again.
+                # Only a pod failed for good keeps its rejection: a controller creates its failed pods again.
                 rejection=outcome.reason if outcome.is_failed and not is_recreated(outcome.workload) else "",
                 volumes=outcome.volumes,
                 condition=outcome.condition,
@@ -209,17 +209,17 @@ def compute_placeable_range(scheduler: PodSpecScheduler, further: int) -> Placea
     spec, cache, counts = scheduler.group.spec, scheduler.cache, scheduler.counts
     if spec.exclusive_claims:  # ReadWriteOncePod: the claims of one pod at most
         further = 0 if cache.has_claim_conflict(spec) else min(further, 1)
-    # With affinity to its own group, the first pod decides the domain of all others.
+    # If affinity requires pods like these, and there is none so far, the first one decides the domain of all.
     is_first_pod = bool(counts.affinity) and counts.matches_itself and not counts.affinity_matches
     nodes: list[int] = []
-    for bucket in scheduler.list_buckets():  # a bucket: nodes alike for all rules about domains
-        node = next(bucket)  # the rules below reject all nodes of a bucket or none, so one is enough
+    for bucket in scheduler.list_buckets():  # nodes alike for all rules about domains
+        node = next(bucket)  # each rule rejects all nodes of a bucket or none, so one is enough
         if not is_first_pod and inter_pod_affinity.find_rejection(counts, node):
             continue
         if not any(_is_permanently_skewed(counter, node) for counter in counts.hard_spread):
             nodes += (node, *bucket)  # `bucket` is an iterator over the other nodes now
     capacity = _compute_pod_limits(scheduler, nodes, further)
-    own_counters = _collect_own_counters(scheduler, capacity)
+    own_counters = _collect_own_counters(scheduler, capacity)  # of the rules between these pods
     if is_first_pod:
         return _compute_affinity_range(scheduler, capacity, further, own_counters)
     has_several_rules = len(own_counters.spread) > 1 or len(counts.affinity) > 1
@@ -242,7 +242,7 @@ class _OwnCounters(NamedTuple):
 
 
 def _is_permanently_skewed(counter: SpreadCounter, node: int) -> bool:
-    """Return whether a node never takes the pod: its key is missing, or existing pods exceed the skew."""
+    """Return whether a spread constraint (`counter`) rejects a node for every further pod of the spec."""
     domain = counter.domain_by_node[node]
     if domain < 0:
         return True  # the node lacks the topology key
@@ -281,10 +281,9 @@ def _compute_pod_limit(spec: PodSpec, node: Node, usage: NodeUsage, further: int
 
 
 def _collect_own_counters(scheduler: PodSpecScheduler, capacity: dict[int, int]) -> _OwnCounters:
-    """Return the counters of the rules between pods of this spec.
-
-    Anti-affinity over a key with one node per domain (such as the host name) needs no counter: it limits each of these
-    nodes to one pod. The limit is written to `capacity`, the number of further pods by node.
+    """Return the counters of the rules between pods of this spec. Anti-affinity over a key with one node per domain
+    (such as the host name) needs no counter: it limits each of these nodes to one pod. The limit is written to
+    `capacity`, the number of further pods by node.
     """
     cache, group, counts = scheduler.cache, scheduler.group, scheduler.counts
     anti_affinity: dict[int, DomainCounter] = {}  # one counter per topology
@@ -302,9 +301,9 @@ def _collect_own_counters(scheduler: PodSpecScheduler, capacity: dict[int, int])
 
 
 def _sum_node_capacity(capacity: Mapping[int, int], own_counters: _OwnCounters) -> int:
-    """Return how many further pods fit on all nodes together, within the rules between them. `capacity` is the number
-    of further pods by node without these rules. There is at most one counter of anti-affinity and one of spreading.
-    Both count over the same topology key.
+    """Return how many further pods fit on all nodes together, within the rules between them: at most one counter of
+    anti-affinity and one of spreading, over the same topology key. `capacity`: number of further pods by node without
+    these rules.
     """
     anti_affinity, spread = own_counters
     if not anti_affinity and not spread:
@@ -318,12 +317,12 @@ def _sum_node_capacity(capacity: Mapping[int, int], own_counters: _OwnCounters) 
         # Nodes without the key (-1) are never rejected, so they keep all their capacity.
         pods_by_domain = {domain: pods if domain < 0 else min(pods, 1) for domain, pods in pods_by_domain.items()}
     if spread:
-        # No domain may have more than maxSkew pods above the smallest one. The smallest one is taken as full.
+        # No domain may have more than maxSkew pods above the smallest count, if all further pods are placed.
         counter = spread[0]
         minimum = 0  # with fewer domains than minDomains, Kubernetes takes 0 as the smallest count
         if len(counter.eligible_domains) >= counter.constraint.min_domains:
-            levels = [counter.counts[domain] + pods_by_domain.get(domain, 0) for domain in counter.eligible_domains]
-            minimum = min(levels, default=0)
+            full_counts = [counter.counts[item] + pods_by_domain.get(item, 0) for item in counter.eligible_domains]
+            minimum = min(full_counts, default=0)
         ceiling = minimum + counter.constraint.max_skew
         pods_by_domain = {
             domain: min(pods, max(0, ceiling - counter.counts[domain]))
@@ -343,10 +342,9 @@ def _list_single_limits(capacity: Mapping[int, int], own_counters: _OwnCounters)
 def _compute_affinity_range(
     scheduler: PodSpecScheduler, capacity: Mapping[int, int], further: int, own_counters: _OwnCounters
 ) -> PlaceablePodRange:
-    """Return how many of `further` pods fit, if required affinity to their own group binds all to one domain.
-
-    The first pod may choose any domain of the topology key, so the range covers all of them. `capacity` is the number
-    of further pods by node, without the rules between them.
+    """Return how many of `further` pods fit, if required affinity to their own group binds all to one domain. The first
+    pod may choose any domain of the topology key, so the range covers all of them. `capacity` is the number of further
+    pods by node, without the rules between them.
     """
     counts = scheduler.counts
     counter = counts.affinity[0]  # of the first term: its domains limit all pods

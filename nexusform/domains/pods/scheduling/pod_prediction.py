@@ -46,9 +46,9 @@ def predict(
 ) -> PodsPrediction:
     """Return the outcome of every pod of `workloads` (in order of creation, then of the document). `existing_pods` are
     all pods of the cluster. Pods of other workloads are kept, unless `removed_workloads` has the key of the workload.
-    `lost_pods` (workload key, number) and pods on removed nodes are placed again. `arrival`: order of the pods other
-    than by workload. `timing`: removed pods free their capacity at once (0), all later (1), or a sample (from 2): in
-    steps of random size, and for even numbers some later.
+    `lost_pods` (workload key, number) and pods on removed nodes are placed again. `arrival`: order of new pods, by
+    default workload by workload. `timing`: removed pods free their capacity at once (0), later (1), or as in the sample
+    of this number (from 2): rollouts take steps of random size, and with even numbers some pods free it later.
     """
     predictor = PodPredictor(cluster, existing_pods, workloads, seed, lost_pods, removed_workloads)
     predictor.session.timing = timing
@@ -196,9 +196,8 @@ class PodPredictor:
         return replace(outcome, action=pod_outcomes.PLACE, previous="", trigger=trigger, is_certain=is_certain)
 
     def _prepare_workload(self, workload: Workload) -> WorkloadProgress:
-        """Return the progress of a workload at its start: its existing pods sorted, and the missing pods to place.
-        Running pods are kept (current template) or outdated (a former one). Other pods are removed as surplus, failed
-        for good, or placed again.
+        """Return the progress of a workload at its start: its existing pods by their state, and the pods to place.
+        Surplus pods are removed. Other running pods are kept (current template) or outdated (a former one).
         """
         pods = sorted(self.pods_by_workload.get(workload.key, ()), key=lambda pod: pod.number)
         if workload.is_paused:
@@ -219,15 +218,16 @@ class PodPredictor:
             elif pod.node:  # lost with its node, or evicted by a taint
                 trigger = self._find_node_loss_trigger(pod)
                 progress.pods_to_place.append(PodToPlace(pod.number, previous=pod.node, trigger=trigger))
-            else:  # Pending, or a former template's pod rejected by kubelet
-                retried_pod = PodToPlace(pod.number, was_pending=True, age=pod.age)
-                former_pod = replace(retried_pod, former_spec=pod.spec)
+            else:  # Pending, or a former template's pod rejected by kubelet: placed again with one of two templates
+                pod_with_current_template = PodToPlace(pod.number, was_pending=True, age=pod.age)
+                pod_with_own_template = replace(pod_with_current_template, former_spec=pod.spec)
                 if workload_progress.is_pending_outdated(workload, pod):  # the rollout of its Deployment decides on it
-                    progress.pending_outdated_pods.append(former_pod)
-                else:  # an OrderedReady StatefulSet replaces no pod of a former template before it runs
-                    may_keep_template = workload.is_ordered or workload.is_below_partition(pod.number)
-                    keeps_template = may_keep_template and not is_current
-                    progress.pods_to_place.append(former_pod if keeps_template else retried_pod)
+                    progress.pending_outdated_pods.append(pod_with_own_template)
+                elif not is_current and (workload.is_ordered or workload.is_below_partition(pod.number)):
+                    # An OrderedReady StatefulSet replaces no pod before it runs, a partition none below it.
+                    progress.pods_to_place.append(pod_with_own_template)
+                else:
+                    progress.pods_to_place.append(pod_with_current_template)
         missing_count = max(0, workload.replicas - len(pods))
         used_numbers = workload_progress.list_numbers(pods)
         numbers = workload_progress.find_unused_pod_numbers(used_numbers, workload.first_ordinal, missing_count)
@@ -255,10 +255,9 @@ class PodPredictor:
         return remaining_pods
 
     def _prepare_daemons(self, progress: WorkloadProgress, pods: list[ExistingPod]) -> None:
-        """Plan one pod of a DaemonSet per permitted node: record kept, removed and surge pods, and the pods to place.
-
-        A node without a running pod gets one of the Pending pods, or a new one if none is left. Further Pending pods
-        are surge pods: a rollout with maxSurge has created them next to the old pods of their nodes.
+        """Plan one pod of a DaemonSet per permitted node: record kept, removed and surge pods, and the pods to place. A
+        node without a running pod gets one of the Pending pods, or a new one if none is left. Further Pending pods are
+        surge pods: a rollout with maxSurge has created them next to the old pods of their nodes.
         """
         spec, surplus = progress.workload.pod, progress.list_surplus_daemons(pods)
         waiting_pods = [pod for pod in pods if not pod.node]
@@ -326,7 +325,7 @@ class PodPredictor:
         progress.pods_to_place.sort()
         progress.placeable_range = self._compute_running_range(progress)  # before the placement uses capacity
         rollout = TemplateRollout(self.session, self.quota_usage, progress)
-        rollout.start()
+        rollout.start()  # may add pods of former templates to those to place
         verdicts = yield from self._place_pods(progress)  # by pod number
         self._recreate_evicted()  # pods evicted for those just placed
         # An ordered StatefulSet removes its surplus pods once all others have a node.
@@ -336,7 +335,7 @@ class PodPredictor:
             verdicts |= DaemonRollout(self.session, progress, verdicts).replace_pods()
             self._recreate_evicted()
         elif rollout.is_needed:
-            verdicts = rollout.resume(verdicts)
+            verdicts = rollout.resume(verdicts)  # replaces the outdated pods; numbers of pods may change
             self._recreate_evicted()
         verdicts |= rollout.request_pending_pods()  # pods of former templates without a node
         requested_pods = progress.requested_pods  # by number
@@ -371,10 +370,9 @@ class PodPredictor:
         progress.deferred_removals = []
 
     def _place_pods(self, progress: WorkloadProgress) -> Generator[str, None, dict[int, PodVerdict]]:
-        """Place the requested pods of a workload by number or arrival, and return the verdicts by number.
-
-        Yield the workload key before each pod, so that the caller may place pods of other workloads in between. An
-        ordered workload creates no pod after one without a node, or after a stuck one (not starting).
+        """Place the requested pods of a workload by number or arrival, and return the verdicts by number. Yield the
+        workload key before each pod, so that the caller may place pods of other workloads in between. An ordered
+        workload creates no pod after one without a node, or after a stuck one (not starting).
         """
         workload = progress.workload
         # All later pods of an ordered workload wait for the pod with this number.
@@ -397,10 +395,9 @@ class PodPredictor:
         return verdicts
 
     def _place_pod(self, progress: WorkloadProgress, pod: PodToPlace) -> PodVerdict:
-        """Place a pod, with its former template if it has one, and return the verdict.
-
-        An ordered StatefulSet updates a Pending pod of a former template as soon as it runs, unless the partition keeps
-        this template. So once such a pod gets a node, it is removed and placed again with the current template.
+        """Place a pod, with its former template if it has one, and return the verdict. An ordered StatefulSet updates a
+        Pending pod of a former template once it runs, unless the partition keeps this template. So if such a pod gets a
+        node, it is removed and placed again with the current template.
         """
         workload = progress.workload
         if pod.required_node:
@@ -449,7 +446,7 @@ class PodPredictor:
                 self._request_pod_again(progress, pod, pod_outcomes.PREEMPTED, preemptor)
 
     def _evict_unmanaged(self, pod: ExistingPod, trigger: str, preemptor: str = "") -> None:
-        """Record the eviction of an unmanaged pod, for `preemptor` or because of its node (""); request it again."""
+        """Record the eviction of an unmanaged pod (`preemptor` is "" if its node is the cause); request it again."""
         namespace, kind, name = pod.workload.split("/", 2)
         workload = Workload(kind, namespace, name, replicas=0, pod=pod.spec)
         new_progress = WorkloadProgress(workload, had_pods=True, has_started=True)
@@ -497,7 +494,7 @@ class PodPredictor:
         placed_pods = progress.list_placed_pods()
         has_moved = False
         for pod in (*progress.kept_pods, *progress.outdated_pods, *placed_pods):
-            spec = progress.get_recreated_spec(pod)
+            spec = progress.get_recreated_spec(pod)  # its replacement may have another template
             verdict = self._reschedule_after_toleration(pod, spec)
             if verdict is None:
                 continue  # it stays

@@ -70,7 +70,9 @@ class _NodeBucket:
 
 
 class _TopologyAxis:
-    """Topology key as used for buckets."""
+    """Topology key as used for buckets. Nodes of one bucket have the same trait for each key: their domain, or with
+    many domains only the numbers of pods in their domain.
+    """
 
     __slots__ = ("counts", "domain_by_node", "has_few_domains", "members")
 
@@ -82,14 +84,14 @@ class _TopologyAxis:
         self.members: dict[int, list[int]] = {}  # nodes by domain
 
     def get_trait(self, node: int) -> Trait:
-        """Return the domain of a node, or with many domains the counts of its domain; -1 without the key."""
+        """Return a node's domain, or with many domains the counts of pods in its domain; -1 without the key."""
         domain = self.domain_by_node[node]
         if self.has_few_domains or domain < 0:
             return domain
         return tuple([count[domain] for count in self.counts])
 
     def list_traits(self) -> Sequence[Trait]:
-        """Return of every node its domain, or with many domains the counts of its domain; -1 without the key."""
+        """Return for every node its domain, or with many domains the counts of pods in it; -1 without the key."""
         if self.has_few_domains:
             return self.domain_by_node
         # The last item is the trait of nodes without a domain (-1).
@@ -117,7 +119,7 @@ class PodSpecScheduler:
         self.is_storage_uncertain = False  # whether the need of its claims may change before the decision
         self.device_doubt = ""  # the assumption behind the devices of nodes, "" if certain
         spec = group.spec
-        # Spec read by node filters: that of the group with the pod's own claims.
+        # Node filters read volumes from the spec, so those of the pod's own claims are added.
         self._filter_spec = replace(spec, volumes=(*spec.volumes, *volume_needs)) if volume_needs else spec
         self._facts_cache = facts_cache
         self.facts = facts_cache.get_feasible_nodes(self._filter_spec)
@@ -209,7 +211,7 @@ class PodSpecScheduler:
     def choose_nodes(self) -> BestNodes | None:
         """Return the best nodes for the next pod; None if no node is feasible."""
         self._get_domain_buckets()  # creates them at the first call
-        # Buckets ignore nominated pods: take out the nodes rejected with them for now.
+        # Buckets ignore pods with a nominated (reserved) node. Nodes rejected because of them are removed for now.
         rejected_nodes = [node for node in self._nominated_groups if self.find_rejection(node) is not None]
         removed_nodes = [(node, self._remove_node(node)) for node in rejected_nodes]
         choice = self._choose_best_bucket_nodes()
@@ -218,10 +220,9 @@ class PodSpecScheduler:
         return choice
 
     def _choose_best_bucket_nodes(self) -> BestNodes | None:
-        """Return the nodes with the highest total in all buckets, without nominated pods; None if none is feasible.
-
-        Rules about domains reject or score all nodes of a bucket alike, so one node represents its bucket. The usage
-        score of a node is added to the points of its bucket.
+        """Return the nodes with the highest total score; None if none is feasible. Nodes are in buckets. Rules about
+        domains reject or score all nodes of a bucket alike, so one node represents its bucket. The total of a node is
+        its usage score and the points of its bucket.
         """
         buckets = self._get_domain_buckets()
         rules, counts = profile.DOMAIN_FILTERS, self.counts
@@ -244,8 +245,8 @@ class PodSpecScheduler:
         best_total = max(top_nodes_by_total)
         tied_nodes = tuple(chain.from_iterable(top_nodes_by_total[best_total]))
         feasible_count = sum(bucket.size for bucket, _ in feasible_buckets)
-        lead = None  # points ahead of the next total
-        if self.images_matter and len(tied_nodes) == 1:  # unknown images may outweigh a lead; a tie has none
+        lead = None  # points ahead of the next total, used if points for unknown images may change the choice
+        if self.images_matter and len(tied_nodes) == 1:
             lead = _compute_score_lead(best_total, scored_buckets)
         return BestNodes(tied_nodes, feasible_count, lead)
 
@@ -254,9 +255,10 @@ class PodSpecScheduler:
         feasible_nodes = [node for node in range(len(self.cache.nodes)) if self.find_rejection(node) is None]
         if not feasible_nodes:
             return {}
-        single_buckets = [(_NodeBucket(), node) for node in feasible_nodes]  # a bucket for each node alone
+        # The rules below score buckets of nodes. Here each node has a bucket of its own, with any usage score.
+        single_buckets = [(_NodeBucket(), node) for node in feasible_nodes]
         for bucket, node in single_buckets:
-            bucket.put_all([node], score=0)  # its usage score does not matter here
+            bucket.put_all([node], score=0)
         # By rule: the points of all feasible nodes, in their order.
         columns = self._compute_rule_scores(feasible_nodes, self._count_domains(single_buckets))
         points = {}
@@ -273,7 +275,8 @@ class PodSpecScheduler:
         self.version = self.cache.version  # the buckets below include the pod
         if not self._has_buckets:
             return  # buckets created later include the pod
-        for changing_axis in self._changing_axes:  # the counts of a domain decide the bucket of its nodes
+        # The pod changes the counts of its domains. Nodes there change the bucket if its key has these counts.
+        for changing_axis in self._changing_axes:
             domain = changing_axis.domain_by_node[node]
             for member in changing_axis.members.get(domain, ()):
                 score = self._remove_node(member)
@@ -309,7 +312,7 @@ class PodSpecScheduler:
         return self._buckets
 
     def _compute_bucket_keys(self) -> dict[int, tuple[Trait, ...]]:
-        """Return the bucket key of each feasible node: its points by rule, then its trait on each topology axis."""
+        """Return the bucket key of each feasible node: points by rule, then its domain or counts by topology key."""
         points = self.facts.points
         if not self._axes:  # no rule counts pods by topology key
             return dict(points)
@@ -317,10 +320,10 @@ class PodSpecScheduler:
         return {node: own_points + traits[node] for node, own_points in points.items()}
 
     def _create_topology_axes(self) -> None:
-        """Create an axis per topology key with counters. An axis with many domains puts nodes into buckets by the
-        counts of their domains. If a further pod changes these counts, the axis also lists the nodes of each domain.
+        """Create an axis per topology key in rules of the pod. If it has many domains, buckets are made by the counts
+        of pods in domains. Then nodes change their bucket with these counts, so the nodes of each domain are kept.
         """
-        # Counters of one key share the list of domains.
+        # Counters of one key share the list `domain_by_node`.
         counters_by_topology = group_by(self.counts.list_counters(), lambda counter: id(counter.domain_by_node))
         self._axes = list(map(_TopologyAxis, counters_by_topology.values()))
         changing_ids = {id(counter.domain_by_node) for counter in self.counts.list_counters_changed_by_pod()}

@@ -231,9 +231,10 @@ def _warn_failed_and_gated_pods(context: WorkloadContext) -> Iterator[WorkloadWa
 
 
 def _warn_uncreated_pods(context: WorkloadContext) -> Iterator[WorkloadWarning]:
-    """Yield a warning for uncreated pods, unless the warning about a blocked rollout takes its place."""
+    """Yield a warning for uncreated pods, unless the warning about a blocked rollout covers them."""
     count, replicas = context.forecast.uncreated, context.forecast.replicas
-    is_ordered_wait = context.workload.is_ordered and bool(context.pending_pods)  # no pod follows a Pending one
+    # An ordered StatefulSet creates no pod after a Pending one. The warning about its rollout covers the Pending one.
+    is_ordered_wait = context.workload.is_ordered and bool(context.pending_pods)
     if count and (is_ordered_wait or not context.forecast.is_blocked):
         # The replicas of a DaemonSet are its pods, uncreated ones excluded.
         expected_count = count + replicas if context.workload.kind == "DaemonSet" else replicas

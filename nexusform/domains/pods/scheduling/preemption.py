@@ -91,7 +91,7 @@ def compute_eviction_allowances(
     result: list[DisruptionAllowance] = []
     for budget, pods in zip(budgets, expected_pods, strict=True):
         if budget.selector.is_empty:
-            continue  # in preemption, it covers no pod
+            continue  # kube-scheduler's preemption takes it as covering no pod
         covered_groups = cache.select_groups_of_namespace(budget.selector, budget.namespace)
         healthy = sum(sum(group.nodes.values()) for group in covered_groups if not group.spec.is_terminating)
         evictions = compute_allowed_disruptions(budget, pods, healthy) - budget.withheld_disruptions
@@ -106,10 +106,9 @@ def select_victims(
     allowances: Sequence[DisruptionAllowance],
     tie_break: TieBreak,
 ) -> PreemptionResult | None:
-    """Return the node for a pod and its victims there; None if evictions help nowhere.
-
-    `rejections` has the first reason against each node to consider (by index). As in kube-scheduler, the search stops
-    at enough candidates. `tie_break` chooses among the candidates of the lowest rank.
+    """Return the node for a pod and its victims there; None if evictions help nowhere. `rejections` has the first
+    reason against each node to consider (by index). As in kube-scheduler, the search stops at enough candidates.
+    `tie_break` chooses among the candidates of the lowest rank.
     """
     # Evictions may help against missing CPU, but not against a missing label.
     promising_nodes = [node for node, rejection in rejections.items() if profile.can_preempt(rejection)]
@@ -212,7 +211,7 @@ def _rank_importance(pod: ExistingPod) -> tuple[int, int, str, int]:
 
 
 def _is_victim_choice_arbitrary(lower_priority_pods: Sequence[ExistingPod], victims: Sequence[ExistingPod]) -> bool:
-    """Return whether the choice is arbitrary: some pods of equal priority and age, but several templates, remain."""
+    """Return whether other victims were possible: of pods equal in priority and age, but not in template, some stay."""
     rank_pod = attrgetter("spec.priority", "age")
     victims_by_rank = group_by(victims, rank_pod)
     pods_by_rank = group_by(lower_priority_pods, rank_pod)

@@ -196,9 +196,9 @@ def is_pod_rejection(rejection: Rejection) -> bool:
 
 
 def compute_scored_node_limit(nodes: int) -> int:
-    """Return how many feasible nodes end kube-scheduler's search in a cluster of this size (numFeasibleNodesToFind).
-    They are all of less than 100 nodes, else 50 to 5 per cent (less in larger clusters), but at least 100.
+    """Return how many feasible nodes kube-scheduler scores in a cluster with this number of nodes
+    (numFeasibleNodesToFind): 50 to 5 per cent (less in larger clusters), but at least 100.
     """
     if nodes < 100:
-        return nodes
+        return nodes  # all of them
     return max(nodes * max(50 - nodes // 125, 5) // 100, 100)

@@ -89,7 +89,7 @@ class SchedulingSession:
         # Evicted pods hold their capacity until `remove_victims`, and their preemptors wait for it.
         self.has_slow_victims = False
         self.has_random_ages = False  # whether new pods start in another order than placed
-        self.timing = 0  # see `predict`
+        self.timing = 0  # when removed pods free their capacity (see `predict`)
         # Removed pods that hold their capacity until a new pod fits nowhere else.
         self._lingering_pods: list[ExistingPod] = []
         self._slow_evictions: list[tuple[PreemptionVictim, int]] = []  # each with its node
@@ -131,7 +131,7 @@ class SchedulingSession:
             self._lowest_priority = min(self._lowest_priority, pod.spec.priority)
 
     def get_scheduler(self, spec: PodSpec, volume_needs: tuple[VolumeNeed, ...] = ()) -> PodSpecScheduler:
-        """Return the scheduler of a spec with the node requirements of its claims: the last one, if still current."""
+        """Return the scheduler of a spec with the node needs of its claims: the last one again, if still valid."""
         group = self.cache.get_group(spec)
         scheduler = self._scheduler
         if scheduler is not None and scheduler.is_current(group, volume_needs):
@@ -176,7 +176,9 @@ class SchedulingSession:
             self._cells[node_index].release(pod.spec)
 
     def _is_terminating_slowly(self, pod: ExistingPod) -> bool:
-        """Return whether a removed pod still holds its capacity: none (odd samples, 0), all (1) or a random half do."""
+        """Return whether a removed pod still holds its capacity. By `timing`, none do (0, and odd numbers from 3), all
+        (1), or a random half (even numbers from 2).
+        """
         if self.timing <= 1 or self.timing % 2:
             return self.timing == 1
         text = f"{self.timing}|{pod.workload}|{pod.number}"
@@ -223,6 +225,7 @@ class SchedulingSession:
     def _mark_uncertain_nodes(self, scheduler: PodSpecScheduler, choice: BestNodes) -> None:
         """Mark the possible nodes of an uncertain choice: all feasible ones, or the tied ones if ties alone decide."""
         is_cut_short = choice.feasible_nodes > self._scored_node_limit  # kube-scheduler scores only some of them
+        # Earlier uncertain choices or unknown facts may change the scores of any node.
         if self._uncertain_nodes or is_cut_short or self._find_doubt(scheduler, choice):
             self._uncertain_nodes |= scheduler.facts.mask
             return
@@ -238,7 +241,7 @@ class SchedulingSession:
         return replace(verdict, doubt=self._find_doubt(scheduler, choice) or "ties")
 
     def _find_doubt(self, scheduler: PodSpecScheduler, choice: BestNodes) -> str:
-        """Return the unknown facts that may change a decision, the first ones if several apply; "" if none does."""
+        """Return the first kind of unknown facts that may change a decision; "" if all are known."""
         if scheduler.group.spec.has_unknown_rules:
             return "rules of others"
         if scheduler.is_storage_uncertain:
@@ -269,7 +272,7 @@ class SchedulingSession:
             if not is_recreated(pod.workload):
                 break  # a bare pod stays Failed
             tied_nodes.remove(node)
-        return failures[0]
+        return failures[0]  # the rejection by the first of the nodes
 
     def _select_tied_node(self, pod: ExistingPod, tied_nodes: Sequence[int]) -> int:
         """Return the tied node with the lowest digest of `seed|cluster|workload|number|node` (workload:
@@ -336,7 +339,7 @@ class SchedulingSession:
                 node="", is_certain=is_certain, feasible_nodes=0, reason=reason, rejections=(rejection,)
             )
         has_doubt = spec.has_unknown_rules or bool(scheduler.device_doubt)
-        is_certain = self._is_certain(scheduler, 1 << node_index) and not has_doubt
+        is_certain = self._is_unaffected_by_ties(scheduler, 1 << node_index) and not has_doubt
         rejection_text = self._start_pod(scheduler, node_index, pod)
         return self._add_doubt(_build_started_verdict(node, rejection_text, is_certain, feasible_nodes=1), scheduler)
 
@@ -348,8 +351,8 @@ class SchedulingSession:
         preemption_verdict = self._try_preemption(scheduler, pod, rejections)
         if preemption_verdict is not None:
             return self._add_doubt(preemption_verdict, scheduler)
-        # Certain only if no earlier random choice affects feasible nodes (`mask`: a bit each), and no fact is unknown.
-        is_certain = self._is_certain(scheduler, scheduler.facts.mask) and not self._find_doubt(scheduler, _NO_CHOICE)
+        is_certain = self._is_unaffected_by_ties(scheduler, scheduler.facts.mask)  # `mask`: a bit per feasible node
+        is_certain = is_certain and not self._find_doubt(scheduler, _NO_CHOICE)
         reasons = tuple(rejections.values())
         reason = format_pending_message(reasons, len(self._names)) + describe_missing(pod.spec, self.cluster.nodes)
         pending_verdict = PodVerdict(
@@ -365,7 +368,8 @@ class SchedulingSession:
         scheduler = self.create_scheduler(spec, number)
         if spec.gates or spec.node_name or self._can_evict(spec):
             return ""  # it needs no feasible node yet, has its node, or may evict others
-        if any(scheduler.find_rejection(node) is None for node in scheduler.facts.points):
+        permitted_nodes = scheduler.facts.points  # regardless of the other pods
+        if any(scheduler.find_rejection(node) is None for node in permitted_nodes):
             return ""  # it fits
         return format_pending_message(scheduler.collect_rejections().values(), len(self._names)).rstrip(".")
 
@@ -376,9 +380,8 @@ class SchedulingSession:
     def _try_preemption(
         self, scheduler: PodSpecScheduler, pod: ExistingPod, rejections: Mapping[int, Rejection]
     ) -> PodVerdict | None:
-        """Evict pods of lower priority for one without a feasible node, start it there, and return its verdict.
-
-        The result is None if no eviction helps. The pod stays Pending while its victims terminate slowly. If kubelet
+        """Evict pods of lower priority for one without a feasible node, start it there, and return its verdict. The
+        result is None if no eviction helps. The pod stays Pending while its victims terminate slowly. If kubelet
         rejects the pod, it is Failed, and no pod is evicted.
         """
         if not self._can_evict(pod.spec):
@@ -389,7 +392,7 @@ class SchedulingSession:
         choice = select_victims(scheduler, rejections, self._pods_by_node, allowances, tie_break)
         if choice is None:
             return None
-        is_certain = choice.is_certain and self._is_certain(scheduler, scheduler.facts.mask)
+        is_certain = choice.is_certain and self._is_unaffected_by_ties(scheduler, scheduler.facts.mask)
         is_certain = is_certain and not self._find_doubt(scheduler, _NO_CHOICE)
         if not is_certain:  # the victims may leave any of these nodes, so their usage is uncertain (a bit each)
             for node in choice.considered_nodes:
@@ -445,13 +448,17 @@ class SchedulingSession:
         self.has_slow_victims = False
 
     def _is_choice_certain(self, scheduler: PodSpecScheduler, choice: BestNodes) -> bool:
-        """Return whether a choice is certain: one best node of all, and no effect of unknown facts or earlier ties."""
-        has_alternatives = len(choice.tied_nodes) > 1 or choice.feasible_nodes > self._scored_node_limit
-        if has_alternatives or self._find_doubt(scheduler, choice):
+        """Return whether no other node is possible: there is a single best node, no fact about the pod is unknown, and
+        no random choice for an earlier pod affects this one.
+        """
+        # kube-scheduler chooses at random among tied nodes, and scores a random part of many feasible nodes.
+        is_random = len(choice.tied_nodes) > 1 or choice.feasible_nodes > self._scored_node_limit
+        if is_random or self._find_doubt(scheduler, choice):
             return False
-        if choice.feasible_nodes > 1 and self._has_uncertain_spread(scheduler):
+        if choice.feasible_nodes > 1 and self._has_uncertain_spread(scheduler):  # spreading affects scores only
             return False
-        return self._is_certain(scheduler, scheduler.facts.mask)
+        feasible_nodes = scheduler.facts.mask  # a bit per node
+        return self._is_unaffected_by_ties(scheduler, feasible_nodes)
 
     def _has_uncertain_spread(self, scheduler: PodSpecScheduler) -> bool:
         """Return whether an earlier random choice may have placed pods counted by the soft spread constraints of a pod.
@@ -468,8 +475,8 @@ class SchedulingSession:
                     return True
         return False
 
-    def _is_certain(self, scheduler: PodSpecScheduler, nodes: int) -> bool:
-        """Return whether no earlier random choice affects the evaluation of these nodes (bits)."""
+    def _is_unaffected_by_ties(self, scheduler: PodSpecScheduler, nodes: int) -> bool:
+        """Return whether no random choice for an earlier pod affects the evaluation of these nodes (bits)."""
         if not self._uncertain_nodes:
             return True  # no choice was random so far
         spec = scheduler.group.spec

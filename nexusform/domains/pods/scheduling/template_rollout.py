@@ -121,14 +121,12 @@ class _PodReplacement(Struct, frozen=True):
 
     def replace_in_order(self) -> None:
         """Replace the pods of a StatefulSet, highest ordinal first; each waits until the new pod before it is ready.
-
         With OrderedReady, it also waits until all existing pods are ready. The rollout ends at the partition, or with
-        `is_blocked` at the first pod that must wait. With `limits_unavailable_pods`, several pods are replaced at once,
-        but none if maxUnavailable pods are not ready.
+        `is_blocked` at the first pod that must wait.
         """
         state, batch_size = self.state, 1
         state.is_blocked = self.workload.is_ordered and self._count_unready_pods(state.remaining_pods) > 0
-        if self.session.cluster.limits_unavailable_pods:
+        if self.session.cluster.limits_unavailable_pods:  # Kubernetes replaces up to maxUnavailable pods at once
             counts_old_pods = self.session.cluster.version < UNAVAILABLE_CHANGE  # later, only new pods count
             unready_count = self._count_unready_pods(state.remaining_pods if counts_old_pods else ())
             batch_size = max(1, self.workload.max_unavailable) - unready_count
@@ -143,7 +141,7 @@ class _PodReplacement(Struct, frozen=True):
             if pod not in state.remaining_pods:
                 continue  # replaced with an earlier one, or evicted for a new pod and created again
             has_new_pods = bool(state.kept_nodes or state.new_verdicts)
-            waits_for_template = state.is_template_stuck and has_new_pods  # no new pod gets ready
+            waits_for_template = state.is_template_stuck and has_new_pods  # no pod of the new template gets ready
             state.is_blocked = waits_for_template or highest_stuck_number > pod.number or self._is_new_pod_missing()
             if state.is_blocked:
                 return
@@ -158,17 +156,17 @@ class _PodReplacement(Struct, frozen=True):
     def _replace_pods(self, pods: Sequence[ExistingPod]) -> None:
         """Delete pods of a StatefulSet, then create new ones, lowest ordinal first; then those evicted for them."""
         state = self.state
-        next_removed = len(state.removed_pods)  # index of the next pod to create again
+        position = len(state.removed_pods)  # of the next pod to create again in `removed_pods`
         for pod in reversed(pods):
-            self._remove_pod(pod)
+            self._remove_pod(pod)  # adds it to `removed_pods`
         state.uncreated = 0
-        while next_removed < len(state.removed_pods):  # creating one may evict further ones
-            former_pod = state.removed_pods[next_removed]
+        while position < len(state.removed_pods):  # creating a pod may evict others, then added to `removed_pods`
+            former_pod = state.removed_pods[position]
             if self.workload.is_below_partition(former_pod.number):
                 state.former_specs[former_pod.number] = former_pod.spec
             is_created = self._create_pod(former_pod.number)
             state.uncreated += not is_created  # rejected by a quota or on admission
-            next_removed += 1
+            position += 1
 
     def _is_new_pod_missing(self) -> bool:
         """Return whether a new pod has no node, or a quota or admission rejects it."""
@@ -184,9 +182,9 @@ class _PodReplacement(Struct, frozen=True):
         # The new pods not yet created get the numbers of the old ones they replace, then spare ones.
         next_numbers = [*old_numbers, *state.spare_numbers][:missing_count]
         while next_numbers or state.remaining_pods or state.pending_specs:
-            most_changes = self._choose_step_size()
-            waiting_numbers, added_count = state.list_unscheduled(), 0
-            for number in waiting_numbers:  # try again, as old pods were deleted
+            most_changes = self._choose_step_size()  # of this round
+            added_count = 0
+            for number in state.list_unscheduled():  # try again, as old pods were deleted
                 if added_count < most_changes:
                     self._place_pod(number)
                     added_count += bool(state.new_verdicts[number].node)
@@ -212,7 +210,7 @@ class _PodReplacement(Struct, frozen=True):
                 return
 
     def _count_removable_pods(self) -> int:
-        """Return how many unready old pods may be deleted: max unavailable is kept once all other pods are ready."""
+        """Return how many unready old pods may be deleted, so that the others suffice once all of them are ready."""
         workload, state = self.workload, self.state
         minimum = workload.replicas - workload.max_unavailable
         return max(0, state.pod_count - minimum - state.unavailable_count)
@@ -346,15 +344,16 @@ class TemplateRollout:
         templates, and delete their non-running pods within max unavailable. Then try to place their Pending pods.
         """
         progress = self._progress
-        # Numbers of pods counted by quotas already: all pods to place, before some of them get a former template.
+        # Quotas count all pods to place already.
         counted_numbers = set(list_numbers([*progress.pods_to_place, *progress.pending_outdated_pods]))
-        new_specs = extract_scaled_outdated_pods(progress)
+        new_specs = extract_scaled_outdated_pods(progress)  # of former templates, by number
         self._delete_unhealthy_former_pods(new_specs)
-        for _ in counted_numbers.intersection(self._spare_numbers):  # new pods counted, but deleted at once
-            self._quota_usage.remove(progress.workload.pod)  # counted again once a pod with the number is created
+        # New pods deleted at once do not count. Their numbers are spare: a pod created with one counts then.
+        for _ in counted_numbers.intersection(self._spare_numbers):
+            self._quota_usage.remove(progress.workload.pod)
         pending_pods, progress.pending_outdated_pods = progress.pending_outdated_pods, []
         for number, spec in new_specs.items():
-            if number in counted_numbers or not self._quota_usage.try_add(spec):
+            if number in counted_numbers or not self._quota_usage.try_add(spec):  # i.e. not rejected
                 pending_pods.append(PodToPlace(number, trigger=progress.creation_trigger, former_spec=spec))
         for pod in pending_pods:
             spec = pod.get_spec(progress.workload)
@@ -368,27 +367,26 @@ class TemplateRollout:
             progress.placed_outdated[pod.number] = (verdict.is_certain, pod.trigger)
 
     def _delete_unhealthy_former_pods(self, new_specs: dict[int, PodSpec]) -> None:
-        """Delete non-running pods of former templates within max unavailable, oldest ReplicaSet first. `new_specs` (by
-        number) are pods just created by scaling. Deleted ones are removed from it, and their numbers become spare
-        numbers.
+        """Delete non-running pods of former templates within max unavailable, oldest ReplicaSet first. These are the
+        Pending ones, and pods just created by scaling: `new_specs`, by number. Deleted ones are removed from it.
         """
         progress = self._progress
         workload = progress.workload
         deletable_count = 0  # a paused Deployment deletes none
-        if not workload.is_paused:  # all pods beyond those required to be available
+        if not workload.is_paused:  # else it may delete all pods beyond the minimum of available ones
             available = len(progress.kept_pods) - len(progress.list_stuck_pods())  # of the current template
             total = available + len(progress.outdated_pods) + len(progress.pending_outdated_pods)
             deletable_count = max(0, total + len(new_specs) - (workload.replicas - workload.max_unavailable))
-        # ReplicaSets with running pods count as older than those without.
+        # The ages of ReplicaSets are unknown: those with running pods count as older than those without.
         running_templates = {pod.spec.template for pod in progress.outdated_pods}
-        old_set_numbers = [number for number, spec in new_specs.items() if spec.template in running_templates]
-        new_set_numbers = [number for number in new_specs if number not in old_set_numbers]
+        older_numbers = [number for number, spec in new_specs.items() if spec.template in running_templates]
+        newer_numbers = [number for number in new_specs if number not in older_numbers]
         pending_pods = sorted(
             progress.pending_outdated_pods,
             key=lambda pod: (pod.get_spec(workload).template not in running_templates, pod.number),
         )
-        removed_numbers = [*old_set_numbers, *list_numbers(pending_pods), *new_set_numbers][:deletable_count]
-        self._spare_numbers = []
+        removed_numbers = [*older_numbers, *list_numbers(pending_pods), *newer_numbers][:deletable_count]
+        self._spare_numbers = []  # of deleted new pods
         for number in removed_numbers:
             if new_specs.pop(number, None) is not None:
                 self._spare_numbers.append(number)
@@ -417,7 +415,7 @@ class TemplateRollout:
             stuck_numbers=frozenset(list_numbers(progress.list_stuck_pods())),
             is_template_stuck=progress.is_template_stuck,
         )
-        # Nodes before the plan by number: pods placed in this prediction have none.
+        # Nodes before the plan by number. Pods placed in this prediction had none.
         old_nodes = {pod.number: pod.node for pod in progress.outdated_pods}
         for number in progress.placed_outdated:
             old_nodes.pop(number, None)
@@ -427,14 +425,14 @@ class TemplateRollout:
         if state.uncreated:
             progress.uncreated, progress.rejection = state.uncreated, state.rejection or progress.rejection
         final_verdicts = self._assign_verdict_numbers(state, verdicts, old_nodes, pending_pods)
-        # Numbers left without a pod, so the plan removes their pods: old pods with a node, and Pending ones.
+        # If no new pod has the number of a deleted old pod, the plan shows its removal.
         removed_numbers = old_nodes.keys() - state.new_verdicts.keys()
-        deleted_numbers = pending_pods.keys() - state.pending_specs.keys() - state.new_verdicts.keys()
         removed_pods = [pod for pod in state.removed_pods if pod.number in removed_numbers]
+        removed_pending_numbers = pending_pods.keys() - state.pending_specs.keys() - state.new_verdicts.keys()
         removed_pods += [
             pod.build_pending_pod(workload)
             for pod in pending_pods.values()
-            if pod.was_pending and pod.number in deleted_numbers
+            if pod.was_pending and pod.number in removed_pending_numbers
         ]
         progress.record_removals(removed_pods, pod_outcomes.TEMPLATE_CHANGED)
         return final_verdicts
@@ -446,10 +444,10 @@ class TemplateRollout:
         old_nodes: Mapping[int, str],
         pending_pods: Mapping[int, PodToPlace],
     ) -> dict[int, PodVerdict]:
-        """Return all verdicts of new pods by final number, and add the pods of this rollout to `pods_to_place`.
+        """Return all verdicts of new pods by final number, and add the pods created by the rollout to `pods_to_place`.
 
-        A new pod gets another number if the old pod with its number remains. `verdicts` are those before the rollout.
-        By number, `old_nodes` has the nodes of old pods before it, and `pending_pods` the old pods without a node.
+        A new pod gets another number if the old pod with its number remains. All mappings are by number: `verdicts` on
+        the pods placed before the rollout, `old_nodes` of old pods before it, and `pending_pods`, old ones without one.
         """
         progress, first_number = self._progress, self._progress.workload.first_ordinal
         kept_numbers = {*list_numbers(state.remaining_pods), *state.pending_specs}
@@ -465,7 +463,7 @@ class TemplateRollout:
             if former_spec is not None:  # evicted for another pod of the set, and created again
                 trigger = pod_outcomes.PREEMPTED
             new_pod = PodToPlace(number, previous=old_nodes.get(number, ""), trigger=trigger, former_spec=former_spec)
-            if number in kept_numbers:
+            if number in kept_numbers:  # its old pod remains
                 new_pod = PodToPlace(find_unused_pod_numbers(taken_numbers, first_number, 1)[0], trigger=trigger)
                 taken_numbers.add(new_pod.number)
             elif number in pending_pods:

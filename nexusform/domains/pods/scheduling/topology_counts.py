@@ -64,7 +64,7 @@ class SpreadCounter(DomainCounter):
         self.constraint = constraint
         self.eligible_nodes = eligible_nodes
         self.matches_itself = matches_itself
-        # Whether new pods are counted; a selector that selects everything counts none.
+        # kube-scheduler counts no pods for an empty selector.
         self.counts_new_pods = _is_selective(constraint.selector)
         self.counts_itself = self.counts_new_pods and matches_itself > 0  # each further pod of the spec is counted
         self.eligible_domains = eligible_domains
@@ -77,10 +77,8 @@ class SpreadCounter(DomainCounter):
         self._minimum = min(self._levels, default=0)
 
     def get_minimum_pod_count(self, domain: int) -> int:
-        """Return the pod count of the emptiest domain; 0 while there are fewer domains than minDomains. If only the
-        pod's own node counts, its domain is the only one.
-        """
-        if self.constraint.counts_own_node:
+        """Return the pod count of the emptiest domain, for a pod in `domain`; 0 with fewer domains than minDomains."""
+        if self.constraint.counts_own_node:  # a DaemonSet's pod has one possible node, so its domain is the only one
             return self.counts[domain] if self.constraint.min_domains <= 1 else 0
         return self._minimum if len(self.eligible_domains) >= self.constraint.min_domains else 0
 
@@ -116,7 +114,7 @@ class TopologyCounts:
         # Amount added to each counter by one more pod of the spec.
         self._own_increments: list[tuple[DomainCounter, int]] = []
         self.affinity = list(map(self._create_counter, spec.affinity))  # pods selected by all terms
-        # Pods selected by all terms of required affinity: each counts once per term with a domain of its node.
+        # Number of the pods counted in `affinity`: each once per term, if its node has a domain for it.
         self.affinity_matches = 0
         self.matches_itself = bool(spec.affinity) and self._is_selected_by_affinity(group)
         self.anti_affinity = list(map(self._count_selected_pods, spec.anti_affinity))  # a counter for each term
@@ -131,7 +129,8 @@ class TopologyCounts:
         if self.matches_itself:
             self._own_increments += [(counter, 1) for counter in self.affinity]
         self._count_affinity_terms()
-        self._all_soft_keys = bool(spec.spread)  # nodes need the keys of all soft constraints; none of default ones
+        # Nodes without a key of a soft constraint do not count, unless the constraints are Kubernetes' defaults.
+        self._all_soft_keys = bool(spec.spread)
         self.hard_spread = self._create_spread_counters([item for item in spec.spread if item.is_hard])
         self.soft_spread = self._create_spread_counters(_list_scoring_constraints(spec))
         counters = (*self.hard_spread, *self.soft_spread)
@@ -159,7 +158,6 @@ class TopologyCounts:
 
     def _count_affinity_terms(self) -> None:
         """Count the terms of existing pods about the new pod, and of the new pod about existing pods, by domain.
-
         Required anti-affinity of existing pods counts pods. Preferences count points: the weight of the term for each
         pod. Both become counters with one per topology key.
         """

@@ -57,9 +57,8 @@ class VolumeBinder:
         self.bind_immediate_claims(cluster.claims)
 
     def _bind_claims_of_existing_pods(self, existing_pods: Iterable[ExistingPod]) -> None:
-        """Bind the claims of existing pods: recorded claims to their volumes, then those of pods with a node. A claim
-        without a record gets a volume by its class. It is a provisioned one, or the smallest volume reachable from the
-        node if the class provisions none.
+        """Bind the claims of existing pods: first those with a recorded volume. Another claim gets a volume if its pod
+        has a node: one reserved or provisioned for it, or the smallest reachable one if its class provisions none.
         """
         pods_with_claims = [pod for pod in existing_pods if pod.volumes or pod.spec.claims]
         pods = sorted(pods_with_claims, key=attrgetter("key"))
@@ -73,7 +72,8 @@ class VolumeBinder:
                 is_provisioned = claim.provisioning_terms != ()  # (): the class never provisions a volume
                 if is_provisioned and not self._bind_prebound(claim):
                     self._bind_claim(claim.name, _PROVISIONED)
-            node = self._by_name.get(pod.node, Node(pod.node, {HOSTNAME: pod.node}))  # or a lost one
+            lost_node = Node(pod.node, {HOSTNAME: pod.node})  # if the cluster has no such node any more
+            node = self._by_name.get(pod.node, lost_node)
             self._bind_pod_claims_on_node(pod.spec, pod.number, node)
 
     def _bind_pod_claims_on_node(self, spec: PodSpec, number: int, node: Node) -> None:
@@ -100,7 +100,7 @@ class VolumeBinder:
                 self._bind_claim(claim.name, best_volume.name)
 
     def compute_volume_needs(self, spec: PodSpec, number: int) -> tuple[VolumeNeed, ...]:
-        """Return the node requirements of a pod: one per bound claim, one per kind of shortage of waiting claims."""
+        """Return the node requirements of a pod: one per bound claim, and one per shortage of volumes for others."""
         needs = list(chain.from_iterable(map(self._list_needs, spec.list_claims(number))))
         waiting_claims = [claim for claim in self._list_unbound_claims(spec, number) if claim.waits_for_pod]
         if waiting_claims:
@@ -108,7 +108,7 @@ class VolumeBinder:
             # The reason against each node, "" for a node with volumes for all of these claims.
             shortages = [self._find_shortage(claims_by_size, at) for at in range(len(self._nodes))]
             for reason in sorted({*shortages} - {""}):
-                # The requirement accepts the nodes without this reason, so each node is rejected by its own reason.
+                # The requirement rejects the nodes with this reason only, as each node is rejected by its own one.
                 names = [node.name for node, shortage in zip(self._nodes, shortages, strict=True) if shortage != reason]
                 needs.append(build_node_volume_need(names, reason))
         return tuple(needs)
@@ -155,8 +155,8 @@ class VolumeBinder:
         return True
 
     def _list_needs(self, claim: Claim) -> Iterator[VolumeNeed]:
-        """Yield the node requirement of a claim already bound or required to be bound by now. For `provisioning_terms`
-        None is every node, and () is no node: no volume is provisioned.
+        """Yield the node requirement of a claim already bound or required to be bound by now. The class of a claim can
+        provision a volume on the nodes of its `provisioning_terms`: None is every node, () none.
         """
         volume = self.find_volume(claim)
         if claim.name in self._invalid_claims:

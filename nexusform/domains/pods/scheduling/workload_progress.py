@@ -110,7 +110,7 @@ class WorkloadProgress(Struct):
         return [ExistingPod(key, outcome.number, outcome.node, outcome.spec or pod) for outcome in placed_outcomes]
 
     def get_recreated_spec(self, pod: ExistingPod) -> PodSpec:
-        """Return the spec of a pod created again after its eviction while the rollout does not proceed."""
+        """Return the spec of the replacement of an evicted pod, as created by its controller."""
         former_spec = self.find_former_spec([pod, *self.outdated_pods], pod.number)
         if former_spec is not None:
             return former_spec
@@ -119,8 +119,8 @@ class WorkloadProgress(Struct):
         return pod.spec if keeps_template else self.workload.pod
 
     def find_former_spec(self, pods: Iterable[ExistingPod], number: int) -> PodSpec | None:
-        """Return the spec of a StatefulSet's pod to create below the partition: the former template. Return None for a
-        pod of the current template, also if none of the existing `pods` (or evicted ones) has a former one. Source:
+        """Return the former template of a StatefulSet's pod to create below the partition, as used by the existing
+        `pods` and evicted ones; None if the pod gets the current template, or no pod has a former one. Source:
         kubernetes pkg/controller/statefulset/stateful_set_utils.go (newVersionedStatefulSetPod).
         """
         if not self.workload.is_below_partition(number):
@@ -207,14 +207,12 @@ def select_surplus_pods(
 def _select_excess_pods(
     workload: Workload, pods: Sequence[ExistingPod], pending_outdated_numbers: Collection[int], now: int
 ) -> list[ExistingPod]:
-    """Return the pods in excess of three limits. Above a limit, the first in Kubernetes' order of removal are chosen.
-
-    The limits are, one after the other: the target of each template (if scaled during a rollout), the replicas (for
-    the current template), and the limit of all templates together. `pending_outdated_numbers` are the numbers of
-    Pending pods of former templates.
+    """Return the pods in excess of three limits, applied one after the other. Above a limit, the first in Kubernetes'
+    order of removal are chosen. `pending_outdated_numbers` are the numbers of Pending pods of former templates.
     """
     excess_pods: list[ExistingPod] = []
     nodes = [pod.node for pod in pods]
+    # Scaling during a rollout gives the ReplicaSet of each template a target size.
     for pod_set, target_count in _compute_template_sizes(workload, pods):
         excess_pods += sort_for_removal(pod_set.pods, nodes, now)[: max(0, len(pod_set.pods) - target_count)]
     remaining_pods = [pod for pod in pods if pod not in excess_pods]
@@ -222,7 +220,7 @@ def _select_excess_pods(
     current_pods = workload.select_current_pods(remaining_pods)
     excess_pods += sort_for_removal(current_pods, nodes, now)[: max(0, len(current_pods) - workload.replicas)]
     remaining_pods = [pod for pod in remaining_pods if pod not in excess_pods]
-    # The limit is lower once no pod of a former template remains.
+    # The limit of all templates together is lower once no pod of a former template remains.
     while (excess := len(remaining_pods) - _compute_pod_limit(workload, remaining_pods, pending_outdated_numbers)) > 0:
         next_removals = sort_for_removal(remaining_pods, nodes, now)[:excess]
         excess_pods += next_removals
@@ -246,11 +244,9 @@ def _compute_pod_limit(
 
 
 def extract_scaled_outdated_pods(progress: WorkloadProgress) -> dict[int, PodSpec]:
-    """Return the new pods of former templates (specs by number) of a Deployment scaled during a rollout.
-
-    Its controller scales all ReplicaSets in proportion: with 6 old and 2 current pods, most new pods get the old
-    template. Before the call, `pods_to_place` has all new pods with the current template. The returned ones are removed
-    from it. While the Deployment is paused, the new pods of its current ReplicaSet are added to it.
+    """Return the new pods of former templates (specs by number) of a Deployment scaled during a rollout. Its controller
+    scales all ReplicaSets in proportion: with 6 old and 2 current pods, most new pods get the old template. The
+    returned pods are removed from `pods_to_place`, as these have the current template.
     """
     workload = progress.workload
     if not workload.has_rolling_update or not (progress.outdated_pods or progress.pending_outdated_pods):
@@ -262,18 +258,17 @@ def extract_scaled_outdated_pods(progress: WorkloadProgress) -> dict[int, PodSpe
     has_pending_current_pod = any(pod.was_pending for pod in retried_pods)
     pending_former_pods = [pod.build_pending_pod(workload) for pod in progress.pending_outdated_pods]
     former_pods = [*progress.outdated_pods, *pending_former_pods]
-    # With one former template alone, every new pod has it.
+    # Without pods of the current template, all new pods have the former one, if there is only one.
     if not (progress.kept_pods or has_pending_current_pod) and len({pod.spec.template for pod in former_pods}) == 1:
         progress.pods_to_place = retried_pods
         return dict.fromkeys(list_numbers(new_pods), former_pods[0].spec)
     former_specs, current_growth = _compute_new_pods(workload, [*progress.kept_pods, *former_pods, *current_pods])
-    # Without a pause the rollout creates the pods of the current template; surplus ones are not removed here.
+    # Pods of the current template are added here only for a paused Deployment, as its rollout creates none.
     current_growth = max(0, current_growth) if workload.is_paused else 0
     used_numbers = list_numbers([*progress.kept_pods, *former_pods, *progress.pods_to_place])
     former_count = len(former_specs)
     spare_numbers = find_unused_pod_numbers(used_numbers, workload.first_ordinal, former_count + current_growth)
-    # Pods of former templates get the first of these numbers. The rest of the new pods keep theirs, and further pods of
-    # the current template get the next ones.
+    # In this order, pods get these numbers: those of former templates, the other new pods, and further current ones.
     numbers = [*list_numbers(new_pods), *spare_numbers]
     current_new_pods = new_pods[former_count:]
     further_start = former_count + len(current_new_pods)

@@ -130,8 +130,8 @@ def compute_site_capacity(
     machines = [machine for machine in site.machines.values() if is_requested(machine.availability_zone)]
     requested_names = frozenset(machine.name for machine in machines)
     planned = [rack for rack in site.racks if rack.is_planned and is_requested(rack.availability_zone)]
-    # Cells are measured by the only requested SKU, or else (None) by the largest one.
-    fragmentation = compute_cell_fragmentation(site, machines, skus[0] if len(skus) == 1 else None)
+    measured_sku = skus[0] if len(skus) == 1 else None  # a cell is usable if a VM of this SKU fits (None: the largest)
+    fragmentation = compute_cell_fragmentation(site, machines, measured_sku)
     closed = Counter(machine.unschedulable_reason for machine in machines)  # machines closed to new VMs, by reason
     del closed[""]  # machines open to new VMs
     totals = _compute_totals(machines, fragmentation)
@@ -272,7 +272,9 @@ class MixAnswer(Struct, frozen=True):
 def count_complete_sets(
     scheduler: RackScheduler, parts: Sequence[SkuCount], constraints: Mapping[str, PlacementConstraints]
 ) -> MixAnswer:
-    """Compute the number of complete sets of the mix, each with all `parts`. `constraints` are by SKU name."""
+    """Compute the number of complete sets of the mix, each with the VMs of all `parts`. `constraints` are by SKU name.
+    They are placed part by part, the largest SKU first. `sequential_sets` are those of a placement set by set.
+    """
     ordered = sorted(parts, key=lambda part: _build_size_key(part.sku))  # largest SKU first
     if scheduler.list_machines_with_unknown_cells():  # only bounds: another layout may have capacity for fewer sets
         return _compute_mix_bounds(scheduler, parts, constraints)
@@ -308,7 +310,7 @@ def _compute_mix_bounds(
     """
     free = [_count_fitting(scheduler, part.sku, constraints) for part in parts]  # VMs of each part alone
     maximum = min(interval.maximum // part.count for part, interval in zip(parts, free, strict=True))
-    reductions = [_compute_reduction(scheduler, part, parts) for part in parts]  # fewer VMs of the part per set
+    reductions = [_compute_reduction(scheduler, part, parts) for part in parts]  # by how much a set reduces `free`
     certain_sets = [interval.minimum // reduction for interval, reduction in zip(free, reductions, strict=True)]
     minimum = min(maximum, *certain_sets)
     remaining = [
@@ -320,17 +322,14 @@ def _compute_mix_bounds(
 
 
 def _compute_reduction(scheduler: RackScheduler, part: SkuCount, parts: Sequence[SkuCount]) -> int:
-    """Return how many fewer VMs of the SKU of `part` certainly fit after one set of the mix. These are the VMs of the
-    part, and VMs blocked by other parts in the worst place. If a VM of several cells may choose among more cells of a
-    machine, the number is _UNBOUNDED: no set is certain.
-    """
+    """Return how many VMs of `part` a set of the mix takes at most: its own ones, and those blocked by other parts."""
     sku, share = part.sku, Share.compute(part.sku)
+    # A VM of several cells has a choice among more cells of a machine: no number of sets is certain.
     if sku.numa_cells > 1 and any(machine.cells > sku.numa_cells for machine in scheduler.machines):
         return _UNBOUNDED
-    blocked_count = 0
-    for other in parts:
-        if other is not part:
-            blocked_count += other.count * count_blocked_vms(Share.compute(other.sku), share)
+    blocked_count = sum(
+        other.count * count_blocked_vms(Share.compute(other.sku), share) for other in parts if other is not part
+    )
     return part.count + blocked_count
 
 

@@ -109,7 +109,7 @@ def compute_cell_fragmentation(
     cells_by_kind: dict[CellUsability, list[_NumaCell]] = {kind: [] for kind in CellUsability}
     for cell in _build_cells_with_free_capacity(site, machines):
         cells_by_kind[_determine_usability(cell, sku, unknown_machines)].append(cell)
-    # Closed cells have no usable capacity. Of unknown ones, only the sum per machine is known; it is added below.
+    # Closed cells have no usable capacity. For cells with unknown VMs, the sum per machine is added below.
     countable_kinds = [kind for kind in CellUsability if kind not in (CellUsability.CLOSED, CellUsability.UNKNOWN)]
     countable = list(chain.from_iterable(cells_by_kind[kind] for kind in countable_kinds))
     unknown_vcpus, unknown_memory = _sum_free_of_machines(site, cells_by_kind[CellUsability.UNKNOWN])
@@ -193,9 +193,9 @@ def _build_cells_with_free_capacity(site: SiteSnapshot, machines: Sequence[Machi
 
 
 def _determine_usability(cell: _NumaCell, sku: VmSku | None, unknown_machines: Collection[str]) -> CellUsability:
-    """Return the usability of a NUMA cell for a VM of the SKU (None: no SKU fits any machine). CLOSED, UNKNOWN and
-    SMALL are properties of its machine; `unknown_machines` have VMs in unknown cells. SPOILED lacks only disk. TAKEN
-    holds a VM of at least the SKU's share, BROKEN only smaller ones.
+    """Return the usability of a NUMA cell for one more VM of the SKU (None: no SKU fits any machine). SPOILED lacks
+    only disk. TAKEN has a VM as large in the cell as one of the SKU, BROKEN only smaller ones. `unknown_machines` have
+    VMs in unknown cells.
     """
     if cell.machine.unschedulable_reason:
         return CellUsability.CLOSED

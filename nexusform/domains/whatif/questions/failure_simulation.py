@@ -110,7 +110,7 @@ class Failure(Struct, frozen=True):
 
     @property
     def unreachable_clusters(self) -> list[str]:
-        """Names of the clusters without quorum: no node of them can be deleted."""
+        """Names of the clusters without quorum: kubectl cannot delete their nodes."""
         return sorted({deletion.cluster for deletion in self.deletions if not deletion.is_reachable})
 
     @property

@@ -296,7 +296,7 @@ def simulate_member_edits(snapshot: FleetSnapshot, edits: Sequence[MemberEdit]) 
         for diagnostic in result.diagnostics
         if (diagnostic.id, diagnostic.detail) not in baseline_details and diagnostic.id not in _WARNINGS_AS_DATA
     ]
-    # Placements (key, member) still on a drained member, as they were not evicted. Bindings in removal do not count.
+    # Placements (key, member) still on a drained member, as they were not evicted.
     states = [_build_state(placement, placement.bindings) for placement in result.placements]
     remaining = [(state.key, cluster) for cluster, state in product(drained, states) if cluster in state.clusters]
     # The resources of every member without and with the edits, also of leaving ones; None for non-members.
@@ -335,7 +335,7 @@ def _run_scheduling(
     clusters = dict(snapshot.members.clusters)
     clusters |= {member.cluster.id: member.cluster for member in members_after.values() if member.cluster is not None}
     pods = _build_pods(snapshot, clusters, members_after)
-    hub = build_planned_hub(snapshot.instances.values(), ObservedHub())
+    hub = build_planned_hub(snapshot.instances.values(), ObservedHub())  # no hub is read, so nothing is observed
     members = _build_member_states(snapshot.members.members, members_after, pods)
     # Build the placements before their first scheduling.
     member_clusters = build_member_clusters(members)
@@ -343,7 +343,8 @@ def _run_scheduling(
     for address, record in snapshot.records.items():
         if isinstance(record, FleetPlacement):
             spec = build_placement_spec(snapshot.instances[address], record)
-            resources = select_placement_resources(spec, hub, member_clusters)  # selected, current, and snapshots
+            # The selected objects, those in the current snapshot, and the snapshots.
+            resources = select_placement_resources(spec, hub, member_clusters)
             placements.append(create_placement_plan(spec, *resources))
     hub.evictions += _build_drain_evictions(placements, drained)
     diagnostics = list(execute_evictions({placement.key: placement for placement in placements}, hub))
@@ -359,7 +360,7 @@ def _run_scheduling(
 def _build_member_states(
     members_before: Mapping[str, SimulatedMember], members_after: Mapping[str, SimulatedMember], pods: PodPhase
 ) -> dict[str, FleetMemberState]:
-    """Build all members of a run by name. A leaving member has no planned state, only the name as configuration."""
+    """Build the states of all members of a run by name. A leaving member has no planned state (None)."""
     states: dict[str, FleetMemberState] = {}
     for name in dict.fromkeys((*members_before, *members_after)):
         current = members_after.get(name)
@@ -445,20 +446,21 @@ def _build_outcomes(baseline: _SchedulingRun, result: _SchedulingRun) -> Iterato
         baseline_placement = baseline_placements[placement.address]
         rows, unrelated_rows = _split_rows(bindings.get(placement.spec.instance.address, []), baseline_by_key)
         pod_rows, _ = _split_rows(pods.get(placement.spec.instance.address, []), baseline_by_key)
-        # Drift is the difference to a newly created placement. Only drift caused by the edits is reported: it differs
-        # from the drift without them, or they make a lost cluster ineligible.
+        # Drift: a newly created placement would get other clusters. It is reported only if the edits cause it.
         drift, eligible = _compute_policy_drift(placement, result.member_list)
         baseline_drift, baseline_eligible = _compute_policy_drift(baseline_placement, baseline.member_list)
         newly_ineligible = baseline_eligible - eligible
+        # Drift without the edits is the same, and the edits do not add a reason: a lost cluster made ineligible.
         is_old_drift = drift == baseline_drift and newly_ineligible.isdisjoint(drift.lost_clusters)
-        is_picked_now = bool(placement.scheduling.pick_triggers)  # just picked, so as if newly created
+        is_picked_now = bool(placement.scheduling.pick_triggers)  # by the scheduler, as for a newly created placement
+        no_drift = SchedulingDrift(gained_clusters=(), lost_clusters=())
         yield PlacementOutcome(
             before=_build_state(baseline_placement, baseline_placement.spec.prior_bindings),
             after=_build_state(placement, placement.bindings),
             rows=tuple(rows),
             pods=tuple(pod_rows),
             status=placement.scheduling.status,
-            fresh=SchedulingDrift(gained_clusters=(), lost_clusters=()) if is_picked_now or is_old_drift else drift,
+            fresh=no_drift if is_picked_now or is_old_drift else drift,
             # The edits do not cause an abort of the run without them.
             abort=placement.scheduling.abort if baseline_placement.scheduling.abort is None else None,
             unrelated=tuple(unrelated_rows),

@@ -163,11 +163,11 @@ def find_minimum_evictions(
     if not result.waiting_bindings:  # everything runs: no eviction is needed
         return result
     search = _EvictionSearch(request, before, frozenset(taintable), evaluate)
-    trial, best = search.run(movable)
+    trial, outcome = search.run(movable)
     return replace(
         result,
         trial=trial,
-        best=best,
+        best=outcome,
         trial_counts=tuple(search.trial_counts),
         is_proven=search.is_complete,
         rejections=tuple(search.rejections),

@@ -87,7 +87,7 @@ class WorkloadImpact(Struct, frozen=True):
         return all(move.is_certain for move in self.moves)
 
     def determine_outcome(self, *, is_drained: bool) -> WorkloadOutcome:
-        """Determine the result. Without a drain nothing runs until replacement, so losing every pod is a loss."""
+        """Determine the result. If all pods are lost at once without a drain, none runs until its replacement: LOST."""
         is_restarted = self.before > 0 and self.at_once == 0  # all pods are gone at the same time
         is_lost = self.before > 0 and self.running == 0  # no pod runs after the replacement, either
         if is_lost:
@@ -164,7 +164,7 @@ def simulate_nodes_down(
     pods: ClusterPods, existing: Sequence[ExistingPod], nodes_down: Collection[str], *, is_drained: bool
 ) -> tuple[tuple[WorkloadImpact, ...], tuple[ExistingPod, ...]]:
     """Simulate `nodes_down`: drained by evictions if `is_drained`, else lost at once. `existing` are the pods before.
-    Return the impact on each workload with lost or preempted pods, and all pods afterwards.
+    Return the impact on each workload with affected pods (lost or preempted), and all pods afterwards.
     """
     nodes = tuple(node for node in pods.cluster.nodes if node.name not in nodes_down)
     prediction = predict(replace(pods.cluster, nodes=nodes), existing, _select_controlled_workloads(pods))
@@ -173,39 +173,40 @@ def simulate_nodes_down(
         for outcome in (*prediction.outcomes, *prediction.displaced_outcomes)
         if outcome.trigger == PREEMPTED
     }
-    affected_pods: dict[str, list[ExistingPod]] = {}  # by workload key: lost ones, and ones preempted by replacements
+    affected_pods: dict[str, list[ExistingPod]] = {}  # by workload key: lost, or preempted by replacements of others
     for pod in existing:
         if pod.node in nodes_down or (pod.workload, pod.number) in preempted:
             affected_pods.setdefault(pod.workload, []).append(pod)
     pods_after = prediction.list_existing_pods()
-    running_before, running = _count_running(existing), _count_running(pods_after)  # numbers of pods by workload key
+    running_before, running_after = _count_running(existing), _count_running(pods_after)  # numbers by workload key
     impacts: list[WorkloadImpact] = []
     for workload in pods.workloads:
         if workload.key not in affected_pods:  # all of its pods stay
             continue
         outcomes = prediction.list_outcomes(workload.key)
         outcome_by_number = {outcome.number: outcome for outcome in outcomes}
-        moves: list[PodMove] = []
-        on_lost_nodes: list[ExistingPod] = []
+        moves: list[PodMove] = []  # of each affected pod
+        lost_pods: list[ExistingPod] = []
         for pod in affected_pods[workload.key]:
             moves.append(_build_move(pod, outcome_by_number.get(pod.number), preempted.get((pod.workload, pod.number))))
             if pod.node in nodes_down:
-                on_lost_nodes.append(pod)
+                lost_pods.append(pod)
         violations: Mapping[str, str] = {}  # sentence by budget
-        lost_at_once = len(on_lost_nodes)
-        if is_drained and workload.kind != _DAEMONS:  # a drain evicts no pods of DaemonSets
-            violations, lost_at_once = _compute_eviction_limits(pods.cluster.budgets, existing, on_lost_nodes, moves)
+        lost_at_once = len(lost_pods)
+        # Budgets limit evictions. Without a drain there are none; pods of DaemonSets always stop with their node.
+        if is_drained and workload.kind != _DAEMONS:
+            violations, lost_at_once = _compute_eviction_limits(pods.cluster.budgets, existing, lost_pods, moves)
         before = running_before[workload.key]
-        preempted_count = len(moves) - len(on_lost_nodes)  # on other nodes
-        # A bare Pod is unchanged in the prediction, and nothing re-creates it.
-        bare_count = len(on_lost_nodes) if workload.kind == _BARE else 0
+        preempted_count = len(moves) - len(lost_pods)  # the other affected pods
+        # The prediction leaves a bare Pod on its lost node. In fact, nothing re-creates it.
+        bare_count = len(lost_pods) if workload.kind == _BARE else 0
         impact = WorkloadImpact(
             cluster_id=pods.cluster_id,
             workload=workload.key,
             replicas=before if workload.kind == _DAEMONS else workload.replicas,
             before=before,
             at_once=before - preempted_count - lost_at_once,
-            running=running[workload.key] - bare_count,
+            running=running_after[workload.key] - bare_count,
             moves=tuple(moves),
             pending=bare_count or sum(outcome.is_pending for outcome in outcomes),
             blocking_budgets=tuple(violations),
@@ -238,14 +239,12 @@ def _count_running(pods: Iterable[ExistingPod]) -> Counter[str]:
 
 
 def _build_move(pod: ExistingPod, outcome: PodOutcome | None, preemption: PodOutcome | None) -> PodMove:
-    """Build the move of a pod with a lost node, or of a preempted one. `outcome` is its prediction, None without one.
-    `preemption` is set for a preempted pod only.
-    """
+    """Build the move of a pod with a lost node, or of one with a `preemption`. `outcome` is its prediction, if any."""
     kind = pod.workload.split("/")[1]  # of <namespace>/<kind>/<name>
     if kind == _BARE:
         reason = "is evicted and not re-created" if preemption is not None else "waits for its node"
         return PodMove(pod.name, pod.node, node="", reason=f"a bare Pod {reason}")
-    # No outcome: the node of a DaemonSet's pod is gone. A preempted one may run again, as its node is up.
+    # A DaemonSet's pod is never placed on another node. If it is preempted, it may run again on its own one.
     if outcome is None or (kind == _DAEMONS and preemption is None):
         return PodMove(pod.name, pod.node, node="", reason="a DaemonSet's pod is deleted with its node")
     return PodMove(pod.name, pod.node, outcome.node, outcome.reason, outcome.is_certain)
@@ -258,8 +257,8 @@ def _compute_eviction_limits(
     moves: Sequence[PodMove],
 ) -> tuple[Mapping[str, str], int]:
     """Find the effect of budgets on the evictions of a drain: sentences about the violated budgets by `NAMESPACE/NAME`,
-    and the number of pods evicted at once. A budget is violated if it allows no eviction. It is also violated if more
-    pods get no other node than it allows. Other budgets only make later pods wait for ready replacements.
+    and the number of pods evicted at once. A budget is violated if it allows no eviction, or fewer than there are pods
+    without another node. Other budgets only make later pods wait for ready replacements.
     """
     violations: dict[str, str] = {}
     pods_at_once = len(lost_pods)

@@ -55,7 +55,7 @@ class ClusterObservations(Struct, frozen=True):
         self, cluster_id: str, cluster: NodeCluster | None, own_workloads: Collection[str]
     ) -> ObservedCluster | None:
         """Return a cluster with its observed nodes and pods, None if not observed. After a plan, the observed pods of
-        `own_workloads` (keys of its workloads) become `replaced_pods`.
+        `own_workloads` (keys) become `replaced_pods`, as the plan has predicted others in their place.
         """
         observation = self.clusters.get(cluster_id)
         if observation is None:  # no data block lists it
@@ -65,7 +65,7 @@ class ClusterObservations(Struct, frozen=True):
             return observed
         other_pods = tuple(pod for pod in observed.existing_pods if pod.workload not in own_workloads)
         own_pods = tuple(pod for pod in observed.existing_pods if pod.workload in own_workloads)
-        return replace(observed, existing_pods=other_pods, replaced_pods=own_pods)  # planned pods take their place
+        return replace(observed, existing_pods=other_pods, replaced_pods=own_pods)
 
 
 NO_OBSERVATIONS: Final = ClusterObservations()
@@ -140,7 +140,7 @@ class _PodSources(Struct, frozen=True):
 
 
 def _collect_pod_sources(objects: Iterable[SiteObject]) -> _PodSources:
-    """Collect manifests (of clusters, of the hub, applied by placements) and planned pod locations, by creation."""
+    """Collect manifests (applied to clusters, to the hub, by placements) and planned locations of pods, by creation."""
     ordered_objects = sorted(objects, key=lambda site_object: site_object.creation)
     cluster_id_by_member = {
         str(site_object.attributes.get("name")): get_text(site_object.attributes, "kubernetes_cluster_id")
@@ -149,7 +149,7 @@ def _collect_pod_sources(objects: Iterable[SiteObject]) -> _PodSources:
     }
     sources = _PodSources({str(site_object.address): site_object.attributes for site_object in ordered_objects})
     for site_object in ordered_objects:
-        target = str(site_object.attributes.get("cluster_id") or "")  # "": applied on the hub
+        target = str(site_object.attributes.get("cluster_id") or "")  # of a manifest; "": applied on the hub
         if site_object.address.type == MANIFEST_TYPE:
             text = get_text(site_object.attributes, "yaml_body")
             manifests = unwrap_envelopes(parse_manifests(str(site_object.address), text).manifests).manifests
@@ -157,7 +157,8 @@ def _collect_pod_sources(objects: Iterable[SiteObject]) -> _PodSources:
             destination.extend(manifests)
         for cluster_id, workloads in _list_placed_workloads(site_object, target, cluster_id_by_member):
             sources.placed.setdefault(cluster_id, {}).update(workloads)
-        recorded_objects = list_cluster_objects(site_object.attributes, site_object.note)  # None if state has none
+        # The objects applied by a placement to each member; None if state has none.
+        recorded_objects = list_cluster_objects(site_object.attributes, site_object.note)
         for member, member_objects in (recorded_objects or {}).items():
             cluster_manifests = sources.by_placements.setdefault(cluster_id_by_member.get(member, ""), [])
             cluster_manifests.extend(unwrap_envelopes(member_objects).manifests)

@@ -74,10 +74,10 @@ class CellCatalogue:
     """
 
     def __init__(self, vm_classes: Sequence[VmClass], sku: VmSku) -> None:
-        """Assign a number to each size of VMs: classes with equal shares have one. `sku` is the SKU of the demand."""
+        """Assign numbers to the sizes of VMs (one per distinct share of a cell). `sku` is the requested one."""
         self._vm_classes = vm_classes
         self._sku = sku
-        # Cached patterns by layouts, numbers of sizes, and disk.
+        # Cached patterns (combinations of VMs fitting together) by layouts of the cells, numbers of sizes, and disk.
         self._patterns: dict[tuple[CellSplits, frozenset[int], int | None], tuple[Pattern, ...]] = {}
         numbers: dict[Share, int] = {}
         shares = [Share.compute(vm_class.sku) for vm_class in vm_classes]
@@ -86,16 +86,16 @@ class CellCatalogue:
         self.is_capped = False  # True once combinations are left out because there are too many
 
     def find_cell_capacity(self, splits: CellSplits, key: CellKey, disk: int | None = None) -> CellPatterns | None:
-        """Find the maximal combinations of single-cell VMs for these cells, None if no VM fits. `splits` are the
-        possible free capacities: several if VMs are in unknown cells, and a combination fits in each of them. `key` has
-        the classes of VMs accepted there. `disk` in GiB is the limit of all VMs together, None for no limit.
+        """Find the maximal combinations of single-cell VMs for these cells, None if no VM fits. `key` has the classes
+        of VMs accepted there. `splits` are the possible free capacities: one, or with VMs in unknown cells one per
+        possible layout. A combination fits in each of them. `disk`: GiB for all VMs together, None without a limit.
         """
         single_cell_classes = [number for number in key.admitted if self._vm_classes[number].sku.numa_cells == 1]
         sizes = frozenset(self.size_numbers_by_class[number] for number in single_cell_classes)
         cache_key = (splits, sizes, disk)
         patterns = self._patterns.get(cache_key)
         if patterns is None:
-            remains = [frozenset({cells}) for cells in splits]  # by split: the possible free cells, one without VMs
+            remains = [frozenset({cells}) for cells in splits]  # by split: the possible free cells (one possibility)
             # Sizes without capacity for one VM in every split need no search.
             fitting_sizes = [size for size in sizes if _subtract_vm_share(remains, None, self.sizes[size]) is not None]
             fitting_sizes.sort(key=lambda size: (-self.sizes[size].memory, size))  # largest memory first
@@ -116,8 +116,8 @@ class CellCatalogue:
         `group_skus`: SKUs of its single-cell VMs. `arrivals`: class (or DEMAND) and SKU of multi-cell VMs to add.
         `spanning`: SKUs of the multi-cell VMs with a share in this cell, by their index on the machine.
         """
-        # Of each group any number of VMs leaves, and each multi-cell VM stays (0) or leaves (1).
-        group_choices = [range(len(pods) + 1) for _, pods in key.leaving]  # (group, pods of each VM)
+        # Of each group (equal VMs) any number leaves, and each multi-cell VM stays (0) or leaves (1).
+        group_choices = [range(len(pods) + 1) for _, pods in key.leaving]  # `pods`: number of pods of each VM
         spanning_indexes = [index for index, _ in key.spanning]  # (index, class) of a multi-cell VM
         spanning_choices = [range(2)] * len(spanning_indexes)
         for count_so_far, counts in enumerate(product(*group_choices, *spanning_choices)):
@@ -132,7 +132,8 @@ class CellCatalogue:
             for index in leaving_indexes:
                 free = free.subtract(spanning[index], -1)
             leaving = tuple((group, count) for (group, _), count in group_counts if count)
-            pods = sum(sum(all_pods[:count]) for (_, all_pods), count in group_counts)  # VMs with the fewest leave
+            # Pods of the leaving VMs: they are sorted, so the VMs with the fewest pods leave.
+            pods = sum(sum(all_pods[:count]) for (_, all_pods), count in group_counts)
             yield from self._list_arrival_options(key, free, leaving, pods, leaving_indexes, arrivals)
 
     def _list_arrival_options(
@@ -144,9 +145,9 @@ class CellCatalogue:
         leaving_indexes: tuple[int, ...],
         arrivals: Sequence[tuple[int, VmSku]],
     ) -> Iterator[CellChange]:
-        """Yield the changes of a cell with these leaving VMs. One VM of `arrivals` may add its share, or VMs of the
-        demand are added, or none. `free` is the capacity after the VMs left, and `pods` their number of pods.
-        `leaving_indexes` are the leaving multi-cell VMs.
+        """Yield the changes of a cell with these leaving VMs: one per VM of `arrivals`, one without arrivals, and one
+        per number of added VMs of the demand. `free` is the capacity after the VMs left, and `pods` their number of
+        pods. `leaving_indexes` are the leaving multi-cell VMs.
         """
 
         def build_change(remaining_cell: FreeCell, demand: int = 0, arrival: int | None = None) -> CellChange:

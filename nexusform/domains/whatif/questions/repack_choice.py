@@ -49,15 +49,15 @@ class RepackChoice(Struct, frozen=True):
 def choose_vms_to_recreate(
     context: RepackContext, program: RepackProgram, solution: RepackSolution, tracked_pools: frozenset[int]
 ) -> RepackChoice:
-    """Choose VMs for a solution (numbers of equal VMs and cells). Prefer the fewest pods, then affected pools. VMs of
-    `tracked_pools` equal only VMs of their pool, other VMs those of one class.
+    """Choose VMs for a solution, as it has only numbers of equal VMs and cells. Prefer VMs with the fewest pods, then
+    VMs of pools already affected. VMs of `tracked_pools` equal only VMs of their pool, other VMs those of one class.
     """
     groups = assign_groups(context, tracked_pools)
     cells_by_capacity = {capacity: list(cells) for capacity, cells in program.cells_by_capacity.items()}
     choice = _ChoiceBuilder(context, groups, cells_by_capacity, program.size_numbers_by_class)
-    for source in solution.spanning:  # multi-cell VMs
-        choice.add_vm_to_recreate(source)
-    cleared: set[str] = set()
+    for multi_cell_vm in solution.spanning:
+        choice.add_vm_to_recreate(multi_cell_vm)
+    cleared: set[str] = set()  # names of machines emptied of VMs in unknown cells
     for machines in solution.cleared:
         for host in machines.hosts[: machines.count]:  # they are equal: any of them
             cleared.add(host.machine.name)
@@ -71,7 +71,7 @@ def choose_vms_to_recreate(
 
 
 def _group_options_by_unit(selections: Iterable[OptionUse]) -> Iterable[tuple[OptionUse, list[CellChange]]]:
-    """Yield one entry per unit (a set of equal cells): any of its selections, and the options of its changed cells.
+    """Yield one entry per unit (a set of equal cells): any of its uses, and the option (change) of each changed cell.
     Options with a share of an arriving multi-cell VM (`arrival`: its class) come first, those without one (None) last.
     """
     units: dict[tuple[int, int], tuple[OptionUse, list[CellChange]]] = {}
@@ -120,8 +120,8 @@ class _ChoiceBuilder(Struct):
         cells in the order of the machines: all shares of a multi-cell VM are on one then. Else use the cheapest cells.
         """
         cells = list(unit.cells)
-        if unit.machines != ANY_MACHINE:  # the number of a type of equal machines: their cells are linked
-            has_unknown_cells = unit.machines < ANY_MACHINE  # the numbers of such types are below -1
+        if unit.machines != ANY_MACHINE:  # the number of a type of equal machines
+            has_unknown_cells = unit.machines < ANY_MACHINE  # the types of such machines have numbers below ANY_MACHINE
             if has_unknown_cells:  # only cleared machines can change
                 cells = [cell for cell in cells if cell.host.machine.name in cleared]
             for cell, option in zip(cells, options, strict=False):  # the other cells stay as they are
@@ -147,19 +147,16 @@ class _ChoiceBuilder(Struct):
         return leaving
 
     def _apply_option(self, cell: CellPosition, option: CellChange) -> None:
-        """Apply an option to a cell: VMs leave, and it gets another capacity for re-created VMs. Its machine is
-        reserved if requested VMs arrive: `demand` single-cell ones, or a share of a multi-cell one (`arrival` DEMAND).
-        Any other `arrival` is the class of a re-created multi-cell VM, None for none: its share is counted.
-        """
+        """Apply an option (change) to a cell: VMs leave, others arrive, and the rest is capacity for re-created VMs."""
         for source in self._select_leaving_vms(cell, option):
             self.add_vm_to_recreate(source)
-        if option.demand or option.arrival == DEMAND:
+        if option.demand or option.arrival == DEMAND:  # a requested VM arrives, of one cell or of several
             self.reserved.add(cell.host.machine.name)
         for cells in self._cells_by_capacity.values():  # the cell no longer has its former capacity
             cells[:] = [candidate for candidate in cells if (candidate.host, candidate.cell) != (cell.host, cell.cell)]
         if option.capacity is not None:
             self._cells_by_capacity.setdefault(option.capacity, []).append(cell)
-        if option.arrival not in (None, DEMAND):
+        if option.arrival not in (None, DEMAND):  # the class of a re-created multi-cell VM with a share here
             key = cell.host.machine.name, option.arrival
             self.arrival_shares[key] = self.arrival_shares.get(key, 0) + 1
 
@@ -189,7 +186,7 @@ def assign_machines(
     """
     slot_counts = Counter((size, host.machine.name) for size, host in slots)
     hosts = {host.machine.name: host for _, host in slots}  # by name
-    staying = Counter(context.existing)  # VMs not re-created by pool and rack
+    staying = Counter(context.existing)  # number of VMs not re-created, by pool and rack
     for source in sources:
         staying[source.pool, source.vm.placement.rack] -= 1
     program = LinearProgram()

@@ -201,9 +201,9 @@ class _OrderSearch:
         yield from machines
 
     def _is_departure_useful(self, source: MovableVm, remaining: int) -> bool:
-        """Return True if the VMs still to move after this one are fewer than `remaining` re-creations (one is its)."""
+        """Return True if the `remaining` re-creations suffice for this VM and all VMs to move after it."""
         state = self._states[self._locations[source.handle].machine]
-        if not state.machine.admits_demand:  # this departure makes no room for the demand
+        if not state.machine.admits_demand:  # this departure frees no capacity for the demand
             return self._compute_missing_departures() < remaining
         old = self._remove_vm(source)
         further_departures = self._compute_missing_departures()

@@ -253,7 +253,7 @@ def find_maximum_demand(
     or if the program proves neither a solution nor the lack of one.
     """
     context = build_repack_context(site, request, pods, NOTHING_LIFTED)
-    low, high = 0, request.want  # numbers of VMs with and without a solution, moved together below
+    low, high = 0, request.want  # numbers of VMs: there is a solution for `low`, and none for `high`
     while low + 1 < high:
         want = (low + high) // 2
         if time_budget.is_exhausted:

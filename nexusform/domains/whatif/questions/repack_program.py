@@ -136,7 +136,7 @@ class RepackProgram:
         is_fine: bool = False,
     ) -> None:
         """Build all rows and columns. `tracked_pools` have rows for their spread over racks. `single_machines` are
-        modelled individually, with their disk. `is_fine`: minimize restarted pods, too.
+        modelled individually, with their disk; others with all equal ones. `is_fine`: minimize restarted pods, too.
         """
         self._context = context
         self._request = request
@@ -252,8 +252,9 @@ class RepackProgram:
             self._add_cell_unit(_CellGroup(key, tuple(cells)))
 
     def _add_machines(self, number: int, hosts: Sequence[RepackMachine]) -> None:
-        """Add equal machines as type `number`. A multi-cell VM has one column to leave, with one re-creation. A row
-        "leaves" for each of its cells requires as many changes of this cell without the VM.
+        """Add equal machines as type `number`: their cells, and their multi-cell VMs. A column counts how often such a
+        VM leaves, at the cost of one re-creation. It then leaves all of its cells: for each of them, a row "leaves"
+        requires equally many changes of the cell with the VM leaving.
         """
         first = hosts[0]
         for cell in range(len(first.cells)):
@@ -272,14 +273,16 @@ class RepackProgram:
 
     def _add_multi_cell_arrivals(self, number: int, first: RepackMachine, size: int) -> None:
         """Add a column per class of multi-cell VMs accepted by `size` equal machines of type `number`: how many arrive.
-        A VM of the demand counts for the demand. Any other one adds a slot for a re-created VM. `first` is any machine.
+        A VM of the demand counts for the demand. Any other one is a slot for a re-created VM. `first` is any of the
+        machines. Entries are pairs of row number and coefficient.
         """
         program = self._program
         for vm_class, sku in self._arrivals:
             is_admitted = first.admits_demand if vm_class == DEMAND else vm_class in first.admitted
             if not is_admitted:
                 continue  # such a VM is not feasible there
-            # All changes of cells together take `numa_cells` shares for one arrival, those of one cell at most one.
+            # Row "wide": the changes of all cells take `numa_cells` shares per arrival. Row "wide cell": of each cell
+            # at most one share per arrival.
             entries = [(program.add_row(("wide", number, vm_class), lower=0.0, upper=0.0), -float(sku.numa_cells))]
             cells = range(len(first.cells))
             entries += [(program.add_row(("wide cell", number, vm_class, cell)), -1.0) for cell in cells]
@@ -294,8 +297,8 @@ class RepackProgram:
 
     def _add_cell_unit(self, unit: _CellGroup) -> None:
         """Add the row of a unit (equal cells) and a column per option (change of a cell): the number of cells with it.
-        A cell without a change stays as it is. A cleared unit has no cells until its machines are emptied: its upper
-        bound is 0, and the column of emptied machines raises it.
+        The row limits the changes to the number of cells. For a cleared unit it is 0, raised by the column of emptied
+        machines: only their cells can change.
         """
         program, size = self._program, len(unit.cells)
         unit_name = ("unit", unit.machines, unit.cell_number, unit.key, unit.is_cleared)
@@ -351,7 +354,7 @@ class RepackProgram:
                 self.cells_by_capacity.setdefault(capacity, []).extend(whole_machines)
         if not first.unknown_cell_vms:  # one of them is not movable
             return
-        # Build a column for each emptied machine: VMs leave, its capacity goes, its cells (a unit each) become usable.
+        # A column counts the emptied machines. Of each, VMs leave, the capacity is lost, and each cell becomes usable.
         entries = self._build_capacity_change(capacity, after=None)
         for source in first.unknown_cell_vms:
             entries += self._build_departure_entries(self._groups[source.handle], 1, first)
@@ -374,8 +377,8 @@ class RepackProgram:
         return self._catalogue.find_cell_capacity(((key.free,),), key)  # one possible layout, of one cell
 
     def _get_cell_capacity_row(self, capacity: CellPatterns) -> int:
-        """Return the row of a capacity, added on first use. It limits the patterns used in cells of this capacity to
-        the number of such cells; `_add_cell_capacity` sets this bound.
+        """Return the row of a capacity, added on first use. Each cell of this capacity gets the VMs of one pattern, so
+        the row limits the patterns to the number of these cells (set by `_add_cell_capacity`).
         """
         row = self._capacity_rows.get(capacity)
         if row is None:
@@ -397,10 +400,10 @@ class RepackProgram:
 
     def _build_departure_entries(self, group: Group, count: int, host: RepackMachine) -> list[tuple[int, float]]:
         """Build the row entries (row number, coefficient) of `count` VMs of a group that leave `host`."""
-        # Arrivals less departures are at least 0, so as many VMs arrive somewhere.
+        # In row "comes", arrivals less departures are at least 0: each leaving VM arrives somewhere.
         entries = [(self._program.add_row(("comes", group), lower=0.0, upper=_INFINITE), -float(count))]
         group_type, pool = group
-        if group_type == "pool":  # a tracked pool: its rack may take as many VMs more
+        if group_type == "pool":  # a tracked pool: the rack may take as many other VMs of it
             entries.append((self._get_spread_row(pool, host.machine.rack), -float(count)))
         return entries
 
@@ -483,7 +486,8 @@ class RepackProgram:
         """
         groups = sorted(set(self._groups.values()))  # pools, since the fine mode tracks each of them
         program = self._program
-        # Additional rows: all re-creations, and per group: leaving VMs - its size * its column "affected" <= 0.
+        # Additional rows: all re-creations, and per group: leaving VMs - size of the group * "affected" <= 0. So its
+        # column "affected" (0 or 1) must be 1 if any VM leaves.
         rows_lower = [*program.lower, *[-_INFINITE] * (1 + len(groups))]
         rows_upper = [*program.upper, float(recreations), *[0.0] * len(groups)]
         limit_row = len(program.lower)
@@ -500,7 +504,6 @@ class RepackProgram:
             columns.append(ProgramColumn(float(pod_count) * weight, column.upper, entries, column.subject))
         sizes = Counter(self._groups.values())
         for group, row in group_rows.items():
-            # The column "affected" is 1 if any VM of the group leaves.
             columns.append(ProgramColumn(cost=1.0, upper=1.0, entries={row: -float(sizes[group])}))
         answer = run_solver(columns, rows_lower, rows_upper, seconds)
         return values if answer.values is None else answer.values

@@ -93,8 +93,8 @@ class RepackSearch(Struct, frozen=True):
         share: float = 1.0,
     ) -> RepackAttempt:
         """Search with this `share` of the remaining time, without the `lifted` constraints. If pods of re-created VMs
-        would lack resources or break a separation rule, keep these VMs and search again. Without `is_verified`, no
-        exact orders are tried and no samples are counted.
+        would lack resources or violate a separation rule, search again with these VMs in place. Without `is_verified`,
+        no exact orders are tried and no samples are counted.
         """
         budget = self.time_budget.split(share)
         context = build_repack_context(site, request, self.pods, lifted)
@@ -202,7 +202,7 @@ class _ProgramRefinement:
         return choose_vms_to_recreate(self._context, program, solution, self._tracked_pools), solution.bound
 
     def _find_with_extra_capacity(self) -> RepackWindowSequence | None:
-        """Find windows, without a proof: free capacity for more VMs than requested, and at last choose VMs greedily."""
+        """Find windows without a proof: solve the program for more VMs than requested, else choose VMs greedily."""
         for more in _MORE:  # additional VMs
             if self._time_budget.is_exhausted:
                 break

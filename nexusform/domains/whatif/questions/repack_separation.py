@@ -47,12 +47,12 @@ class SeparationRuleGroup(Struct, frozen=True):
     nodes: frozenset[VmKey] = frozenset()
 
     def has_vm(self, vm: VmKey) -> bool:
-        """Return True if the pool of a VM belongs to the group, or a pod on it before the repacking (`nodes`)."""
+        """Return True if the pool of a VM belongs to the group, or a pod on the VM did so before the repacking."""
         owner, pool, _ = vm
         return (owner, pool) in self.pools or vm in self.nodes
 
     def is_member(self, located_vm: VmLocation) -> bool:
-        """Return True if the pool of a VM belongs to the group, or a pod now on it."""
+        """Return True if the pool of a VM, or one of the pods on the VM now, belongs to the group."""
         if located_vm.pool in self.pools:
             return True
         return self.selector is not None and any(self.selector.is_match(pod) for pod in located_vm.pods)

@@ -84,9 +84,9 @@ class RepackWindowSequence(Struct, frozen=True):
 def find_window_sequence(
     context: RepackContext, request: RepackRequest, choice: RepackChoice, time_budget: TimeBudget = NO_TIME_LIMIT
 ) -> RepackWindowSequence | None:
-    """Find an order with all VMs placed and the demand fitting. First, VMs use any machine not reserved for the demand.
-    Then they are steered (by cordons) to the target machines of the choice, if it has any. Return the first certain
-    order, else the one with the highest certainty, or None without one.
+    """Find an order of windows with all VMs placed and the demand fitting. First, VMs may use any machine not reserved
+    for the demand. Then they are steered (by cordons) to the target machines of the choice, if it has any. Return the
+    first certain order, else the one with the highest certainty, or None without one.
     """
     best_sequence, best_certainty = None, -1.0
     for strategy, is_strict in _list_window_strategies(context, choice):  # strict: targets hold in every NUMA layout
@@ -126,7 +126,7 @@ def build_ordered_sequence(
 
 def _list_window_strategies(context: RepackContext, choice: RepackChoice) -> list[tuple[_WindowStrategy, bool]]:
     """List the strategies to try, as pairs with `is_strict`: True if targets must hold in every NUMA layout."""
-    if choice.crowding_pools or not choice.targets:  # targets above the limit of a rack, or none
+    if choice.crowding_pools or not choice.targets:  # no targets, or some exceed the limit of a rack: not used
         return [(_WindowStrategy.FREE, True)]
     if not context.scheduler.is_sampled:  # no unknown NUMA cells, so no machine is emptied because of them
         return [(_WindowStrategy.FREE, True), (_WindowStrategy.STEERED, True)]
@@ -235,14 +235,13 @@ class _RepackSequenceBuilder:
 
     def _select_vms(self, remaining: Sequence[MovableVm], time_budget: TimeBudget) -> list[MovableVm]:
         """Select the VMs of the next window: those of the lowest turn, as many as may be down together. Each must fit
-        on a machine after the ones before it. BY_TURNS omits this test for VMs returning to their own machine. AT_ONCE
-        omits it for all VMs, and the turns.
+        on a machine after the ones before it, as VMs may move one by one.
         """
-        if self._strategy is _WindowStrategy.AT_ONCE:
+        if self._strategy is _WindowStrategy.AT_ONCE:  # without turns, and without this test
             return self._select_all_allowed(remaining)
         turn = min(map(self._compute_turn, remaining))
         remaining = [source for source in remaining if self._compute_turn(source) == turn]
-        if self._strategy is _WindowStrategy.BY_TURNS and turn == _RETURN_TURN:  # returning VMs move at once
+        if self._strategy is _WindowStrategy.BY_TURNS and turn == _RETURN_TURN:  # returning VMs: all leave at once
             return self._select_all_allowed(remaining)
         window = _RepackWindowBuilder(self._scheduler.copy(), dict(self._handles))
         selected: list[MovableVm] = []
@@ -331,13 +330,15 @@ class _RepackSequenceBuilder:
         demand = build_pool_demand(self._context.pools[source.pool], source.vm)
         cordons = set(window.cordons)
         if self._must_wait_for_target(window, source, exclude_machines(demand, cordons)):
-            return self._restore_vm(window, source)
+            self._restore_vm(window, source)
+            return False
         ranking = window.scheduler.rank_machines(demand)
         cordons |= self._find_machines_before_own(ranking, source)
         target = self._find_target(window, source, ranking, cordons)
         answer = self._place_on_target(window, demand, cordons, target) if target else None
         if answer is None:
-            return self._restore_vm(window, source)
+            self._restore_vm(window, source)
+            return False
         window.cordons = cordons
         window.placements[source.handle] = (source, *answer)
         return True
@@ -353,7 +354,7 @@ class _RepackSequenceBuilder:
         target = ""
         while not target and not cordons & window.targets:
             avoided = cordons | excluded
-            best = ranking.find_best_excluding(avoided).in_some_splits  # best in at least one NUMA layout
+            best = ranking.find_best_excluding(avoided).in_some_splits  # machines chosen in some NUMA layout
             if not best:
                 return ""
             target = self._choose_target_machine(window, source, best)
@@ -383,8 +384,8 @@ class _RepackSequenceBuilder:
         return None
 
     def _find_machines_before_own(self, ranking: MachineRanking, source: MovableVm) -> set[str]:
-        """Find the machines to cordon for a VM to return to its own one in every NUMA layout. Its own one is the last
-        choice, so these are all machines chosen in some layout. Without `_is_strict`, return none.
+        """Find the machines to cordon for a returning VM, to get its own machine in every NUMA layout. The own machine
+        is its last choice, so these are all other machines chosen in some layout. Only needed for `_is_strict`.
         """
         others: set[str] = set()
         if self._is_strict and self._is_returning_vm(source):
@@ -393,17 +394,14 @@ class _RepackSequenceBuilder:
                 others |= best
         return others
 
-    def _restore_vm(self, window: _RepackWindowBuilder, source: MovableVm) -> bool:
-        """Put a VM back on its machine, as it cannot move in this window. Return False, the result of `_place_vm`."""
-        pool = self._context.pools[source.pool]
-        name = build_pool_demand(pool, source.vm).vm
-        window.handles[source.handle] = window.scheduler.add_existing(name, pool.sku, source.vm.placement)
-        return False
+    def _restore_vm(self, window: _RepackWindowBuilder, source: MovableVm) -> None:
+        """Put a VM back on its own machine, as it cannot move in this window."""
+        demand = build_pool_demand(self._context.pools[source.pool], source.vm)
+        window.handles[source.handle] = window.scheduler.add_existing(demand.vm, demand.sku, source.vm.placement)
 
     def _choose_target_machine(self, window: _RepackWindowBuilder, source: MovableVm, best: Collection[str]) -> str:
-        """Choose one of the `best` machines for a VM, "" if none is allowed. A steered VM must go to its target. If it
-        is in `_unsteered`, it may go elsewhere, but not to the target of an unmoved VM. Machines reserved for the
-        demand and its own machine are only chosen as a target. Separation rules and the limit of a rack always apply.
+        """Choose one of the `best` machines for a VM, "" if none is allowed. A steered VM must go to its target, unless
+        it has given it up (`_unsteered`). Separation rules and the limits of racks always apply.
         """
         forbidden: set[str] = set()  # machines and racks, by separation rules
         if self._request.separation_rules:
@@ -420,7 +418,7 @@ class _RepackSequenceBuilder:
                 return ""
             pending = self._choice.targets.items() - self._settled_targets.items()  # (handle, target) of unmoved VMs
             best -= {machine for _, machine in pending}
-        # A return to the own machine changes nothing.
+        # Reserved machines are for the demand, and a return to the own machine changes nothing.
         best -= {*self._choice.reserved, source.vm.placement.machine}
         allowed_machines = (machine for machine in best if self._has_rack_capacity(window, source, machine))
         return min(allowed_machines, key=str.encode, default="")

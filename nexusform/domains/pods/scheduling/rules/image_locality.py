@@ -41,17 +41,19 @@ def compute_image_values(sizes: Sequence[Mapping[str, int] | None]) -> list[Mapp
 
 
 def compute_extreme_image_values(sizes: Sequence[Mapping[str, int] | None]) -> tuple[Mapping[str, int], ...]:
-    """Return two mappings for the images with different sizes on nodes: their smallest and their largest values, by
-    image. Return () if there are no such images. The scheduler uses the size on the first node read since its start,
-    so the true value of such an image is unknown.
+    """Return the lowest and highest possible values (size times the share of nodes with the image) of images with
+    different sizes on nodes: two mappings by image, or () without such images. `sizes` has the sizes of each node's
+    images, by image (None if unknown).
     """
-    smallest: dict[str, int] = {}
-    largest: dict[str, int] = {}
+    node_count = len(sizes)
+    lowest: dict[str, int] = {}
+    highest: dict[str, int] = {}
+    # kube-scheduler uses one size for all nodes: that of the node read first, and it is unknown which this was.
     for image, own_sizes in _collect_sizes_by_image(sizes).items():
         if len(set(own_sizes)) > 1:
-            smallest[image] = _compute_value(min(own_sizes), len(own_sizes), len(sizes))
-            largest[image] = _compute_value(max(own_sizes), len(own_sizes), len(sizes))
-    return (smallest, largest) if smallest else ()
+            lowest[image] = _compute_value(min(own_sizes), len(own_sizes), node_count)
+            highest[image] = _compute_value(max(own_sizes), len(own_sizes), node_count)
+    return (lowest, highest) if lowest else ()
 
 
 def _compute_value(size: int, node_count: int, total_nodes: int) -> int:
