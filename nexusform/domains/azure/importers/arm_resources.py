@@ -71,7 +71,7 @@ class ArmItem:
         self.path = path
         self._fields = fields
         self._findings = findings
-        self._properties: Mapping[str, Any] = {}  # needed by the read of the field "properties"
+        self._properties: Mapping[str, Any] = {}  # empty while the field "properties" itself is read
         self._properties = self._read_typed_field("properties", FieldKind.OBJECT, "an object", default={})
 
     def build_path(self, key: str) -> Path:
@@ -201,7 +201,7 @@ def read_arm_resources(
 ) -> list[ArmItem]:
     """Return the resources of a document: a list, an object with a list, a list of pages, or one resource. Any other
     document is reported in `findings` and returns []. `path`: place of the document in its file. `has_next_page`: the
-    document is a page, and the next one follows in the same list.
+    document is a page in a list of pages, but not the last one.
     """
     if isinstance(document, list):
         return _flatten_paged_list(file, path, document, findings)

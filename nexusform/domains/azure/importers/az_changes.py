@@ -141,11 +141,11 @@ class _ChangedSite:
         sku_fields = ("vmSkuName", "controlPlaneNodeConfiguration", INITIAL_POOLS, "nodes")
         for item in chain(self.bodies[CLUSTERS].values(), self.bodies[POOLS].values()):
             self.skus.update(_list_vm_skus_of_body({name: item.read_value(name) for name in sku_fields}))
-        self.pools: list[NewAgentPool] = []  # effects of the changes: see ResourcesAfterChanges
-        self.recreated_ids: set[str] = set()
-        self.clusters_losing_pools: set[str] = set()
-        self.addresses: dict[str, str] = {}
-        self.affected_ids: dict[str, None] = {}  # an ordered set
+        self.pools: list[NewAgentPool] = []
+        self.recreated_ids: set[str] = set()  # of clusters and VMs
+        self.clusters_losing_pools: set[str] = set()  # ids of clusters with a deleted or replaced pool
+        self.addresses: dict[str, str] = {}  # of new objects in the other tool, by id
+        self.affected_ids: dict[str, None] = {}  # of all changed objects: an ordered set
 
     def build_result(self) -> ResourcesAfterChanges:
         """Build the result: resources by kind, new pools, and the ids of re-created and affected objects."""
@@ -175,7 +175,7 @@ class _ChangedSite:
         if change.action is AzAction.REPLACE and cluster_key in self.recreated_ids:
             change = replace(change, action=AzAction.CREATE)  # the old pool went with its cluster
         if change.kind == POOLS and cluster_key not in self.addresses:
-            self._add_initial_pools(cluster_key)  # of an existing cluster; they may include the changed pool
+            self._add_initial_pools(cluster_key)  # no new cluster: its initial pools may include the changed one
         exists = key in self.bodies[change.kind]
         if not self._is_consistent_with_inventory(change, exists=exists):
             return  # reported
@@ -331,7 +331,7 @@ class _ChangedSite:
 
     def _update_item(self, change: ToolChange, key: str) -> ArmItem:
         """Return the existing body of an object (`key`: lower-case ARM id), merged with the requested properties. Azure
-        ignores initial pools after a cluster's creation, so they are not merged, and other counts are reported.
+        ignores initial pools after a cluster's creation: do not merge them, but report counts unlike the existing ones.
         """
         item = self.bodies[change.kind][key]
         requested = dict(get_mapping(change.body, "properties"))
@@ -379,7 +379,7 @@ class _ChangedSite:
         cluster_id, name = key.rpartition("/agentpools/")[0], change.names[-1]
         body = {**change.body, "id": f"{cluster_id}/agentPools/{name}", "name": name}
         item = ArmItem(change.file, (change.address,), body, self.findings)
-        for pool in read_agent_pools_by_cluster([item]).get(cluster_id, []):  # none if the body is malformed
+        for pool in read_agent_pools_by_cluster([item]).get(cluster_id, []):  # one, or none if malformed
             self.pools.append(NewAgentPool(cluster_id, pool, change.address))
             self.addresses[key] = change.address
 

@@ -297,7 +297,7 @@ def parse_json(file: str, content: bytes) -> tuple[Any, Problem | None]:
         return None, _build_invalid_json_problem(file, error.lineno, error.colno, detail)
     except RecursionError:
         return None, _build_invalid_json_problem(file, 1, 1, "the document is nested too deeply.")
-    except ValueError as problem:
+    except ValueError as problem:  # of a huge number, with advice about Python after the semicolon
         return None, _build_invalid_json_problem(file, 1, 1, f"a number is invalid: {str(problem).split(';')[0]}.")
 
 

@@ -210,8 +210,8 @@ class _SiteImport:
                 "occupied": self.occupied.get(machine.name, []),
             }
             references: dict[Path, Reference] = {("rack_id",): ("nexus_rack", rack_id)}
-            exported_at = self.site.exported_at if self.site.is_age_certain else None
-            note = build_observed_facts_note(attributes, {machine.name: machine}, recorded_note={}, time=exported_at)
+            read_time = self.site.exported_at if self.site.is_age_certain else None  # else: time of the newest change
+            note = build_observed_facts_note(attributes, {machine.name: machine}, recorded_note={}, time=read_time)
             group = extract_resource_group(machine.id)
             yield ImportedSiteObject("nexus_bare_metal_machine", machine_id, attributes, references, note, group)
 
@@ -494,7 +494,7 @@ class UnmanagedAzVm(Struct, frozen=True):
 
 
 def find_unmanaged_vms(site: AzSite, managed: AbstractSet[Reference]) -> Iterator[UnmanagedAzVm]:
-    """Find the VMs on machines that nexusform does not manage. `managed` has the type and id of each object in state.
+    """Find the VMs on machines without an object in state. `managed` has the type and id of each object in state.
     A managed cluster includes all its nodes; a pool managed as an object of its own includes the nodes of the pool.
     """
     for cluster in site.inventory.clusters:
@@ -524,7 +524,7 @@ def build_machine_observation(machine: AzMachine, before: Values, time: str | No
         record[CORDONED_BY_ACTION] = True  # an earlier machine action still cordons it
     is_unchanged = all(before.get(name) == record[name] for name in (*_FACTS, "message"))
     first_time = before.get("since") if is_unchanged else None  # of the first read with this status
-    is_in_service = not find_observed_reasons(record)
+    is_in_service = not find_observed_reasons(record)  # no observed fact excludes new VMs
     record["since"] = None if is_in_service else first_time or time
     return record
 

@@ -94,7 +94,7 @@ def find_action_run(body: Mapping[str, Any] | None, verb: ArmOperation, marker: 
     newest: Mapping[str, Any] = max(matching, key=_parse_action_start_time, default={})
     if str(newest.get("startTime")) == marker:
         return {}  # no newer run
-    before = parse_time(marker)  # None for no marker, or none with a time
+    before = parse_time(marker)  # None: there is no marker, or it is not a time
     return newest if before is None or _parse_action_start_time(newest) > before else {}
 
 

@@ -160,7 +160,7 @@ class AzureChangeFailed(ProviderProblem):
         infinitive = _INFINITIVES.get(change.verb, change.verb.value.replace("_", " "))
         summary = f"Azure could not {infinitive} {change.target.title} ({status})"
         text = f"{summary}: {message or 'no reason given'}".removesuffix(".")
-        super().__init__(f"{text}.", object_exists=change.verb is ArmOperation.CREATE)  # in a failed state
+        super().__init__(f"{text}.", object_exists=change.verb is ArmOperation.CREATE)  # left by a failed creation
 
 
 class RetryLater(Exception):
@@ -295,7 +295,7 @@ class ArmClient:
                 was_sent = was_sent or retry.may_be_sent
                 continue
             succeeded = bool(url) and self.wait_for_operation(url, change, step)
-            # An action may leave the etag of its resource unchanged, so it shows nothing.
+            # An action may leave the etag of its resource unchanged, so an equal etag proves nothing.
             etag_before = "" if change.verb in _ACTION_VERBS else get_text(observed, "etag")
             self._wait_until_visible(change, step, etag_before, succeeded=succeeded)
             return

@@ -82,8 +82,8 @@ class ObservedSites(FixedIdentity):
         verify_absence: Callable[[Sequence[ReadRequest]], None] = lambda _requests: None,
         identity: Mapping[str, str] | None = None,
     ) -> None:
-        """Keep the source, and read nothing yet. `source` names it in messages, `advice` what to do if a change is not
-        visible. `is_captured`: the sites are from a capture. `verify_absence` raises if an unlisted object exists.
+        """Keep the source, and read nothing yet. `source`: its name in messages. `advice`: the user's task if no change
+        is visible. `is_captured`: the sites are from a capture. `verify_absence` raises if an unlisted object exists.
         """
         self.name = name
         self.source = source
@@ -96,7 +96,7 @@ class ObservedSites(FixedIdentity):
         self._sites: Mapping[str, AzSite] | None = None  # by name
         self._machines: dict[str, dict[str, AzMachine]] = {}  # by site and name
         self._recorded: tuple[Mapping[str, Any], ...] = ()  # attributes of objects in state
-        self._separate_pools: set[str] = set()  # pools with a resource of their own; a site lists all in clusters
+        self._separate_pools: set[str] = set()  # ids of pools with a block of their own; sites list them in clusters
         self._managed: set[tuple[str, str]] = set()  # type and id
         self._unobserved: dict[tuple[str, str], set[str]] = {}  # requested ids by site and type
 
@@ -459,7 +459,7 @@ def build_observed_object(
     attributes = _remove_generated_machines(merged, item, _collect_machines_by_rack(objects.values()))
     differing = tuple(name for name in _COMPARED_ATTRIBUTES.get(key.type, ()) if attributes[name] != planned.get(name))
     names = _OBSERVED_ATTRIBUTES.get(key.type, ())
-    observed_paths: list[Path] = [(name,) for name in names if name != "nodes"]
+    observed_paths: list[Path] = [(name,) for name in names if name != "nodes"]  # may differ from the plan
     if "nodes" in names:
         observed_paths += [("nodes", node) for node in attributes["nodes"]]
     return ObservedObjectComparison(ChangeResult(attributes, tuple(observed_paths)), differing)

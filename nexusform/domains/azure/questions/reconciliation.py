@@ -320,7 +320,7 @@ def _list_vms_in_creation_order(inventory: AzInventory) -> list[_TimedVm]:
 def _build_creation_batches(inventory: AzInventory, removed: Collection[str]) -> Iterator[VmCreationBatch]:
     """Yield the VMs in creation order, in batches of one pool and creation time. A node without a time has the time of
     its cluster. The prediction of a batch is skipped for one of several reasons. The export is incomplete, the order is
-    unknown, VMs were deleted since (of the clusters `removed`), or the free capacity is uncertain.
+    unknown, VMs of this or an earlier cluster were deleted (`removed`), or the free capacity is uncertain.
     """
     timed = _list_vms_in_creation_order(inventory)
     uncertain_from, uncertain_to = _find_uncertain_capacity_period(inventory)

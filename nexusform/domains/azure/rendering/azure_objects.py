@@ -91,7 +91,7 @@ class AzureResource(Struct, frozen=True):
 
     @property
     def label(self) -> str:
-        """Identifier: the joined names. A VM has the name of its block, since its predicted location depends on it."""
+        """Identifier: the joined names. A VM keeps the name of its block: its samples (simulated draws) need it."""
         if (match := _VM_ADDRESS.fullmatch(self.address)) is not None:
             return match[1]
         text = _INVALID_NAME_CHARACTERS.sub("_", "_".join(self.names)).strip("_")
@@ -485,7 +485,7 @@ def _replace_by_inputs(attributes: Mapping[str, Any], inputs: Mapping[Path, User
 
 
 def _replace_unchanged_secrets(change: Change) -> Mapping[str, Any]:
-    """Return the attributes before an update, {} for another action. Unchanged secrets become inputs, as after it."""
+    """Return the attributes before an update, with inputs for the unchanged secrets; {} for another action."""
     if change.action is not Action.UPDATE:
         return {}
     before, after = get_mapping(change.before), change.after

@@ -209,7 +209,7 @@ def _build_predicted_project(
 def _select_existing_objects(
     before: Mapping[Reference, ImportedSiteObject], changed: Mapping[Reference, ImportedSiteObject]
 ) -> dict[Reference, ImportedSiteObject]:
-    """Return the remaining objects of `before`, clusters and VMs as in `changed`. VM SKUs used only there are added."""
+    """Return the remaining objects of `before`, clusters and VMs with new values, and the VM SKUs new in `changed`."""
     after: dict[Reference, ImportedSiteObject] = {}
     for reference, item in before.items():
         if item.type not in _CHANGING_TYPES:
@@ -349,7 +349,7 @@ def _render_configuration_files(comparison: _SiteComparison, inventory: str) -> 
 
 
 def _compute_dependencies(comparison: _SiteComparison) -> dict[Address, list[Address]]:
-    """Compute dependencies: each new object or changed cluster needs the one before, the first one all changed VMs."""
+    """Build a chain of new objects and changed clusters: each needs the one before, and the first all changed VMs."""
     changing = [  # existing objects with other values or references after the changes
         address
         for address, item in comparison.before.items()

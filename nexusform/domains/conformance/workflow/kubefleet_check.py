@@ -263,6 +263,6 @@ def find_scheduled_status(placement: Body) -> str:
 
 
 def read_binding_scores(spec: Body) -> dict[str, int | None]:
-    """Return the scores of a binding."""
+    """Return the scores of a binding; KubeFleet names the score for topology spread "priorityScore"."""
     scores = get_mapping(spec, "clusterDecision", "clusterScore")
     return {"affinity": scores.get("affinityScore"), "topologySpread": scores.get("priorityScore")}

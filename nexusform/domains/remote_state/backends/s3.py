@@ -84,7 +84,7 @@ class S3Backend(LineJournalBackend):
         self.check_lease()
 
     def write_merged_state(self, document: bytes, keep: Sequence[bytes] = ()) -> None:
-        """Write the document, then empty the journal but for `keep`. Readers skip lines before a mark added first."""
+        """Write the document, then empty the journal but for `keep`. A mark lets its readers skip older lines."""
         with self._convert_errors("write to the journal"):
             has_lines = bool(keep) or self._journal.has_lines()
             if has_lines:

@@ -81,8 +81,7 @@ def list_flavours(document: Mapping[str, Any]) -> list[str]:
     ids: list[str] = []
     for key, descriptor in document.items():
         if _strip_yang_prefix(str(key)) == _DESCRIPTOR:
-            flavours = list_mappings(descriptor, _FLAVOUR)
-            ids += [str(flavour["id"]) for flavour in flavours if flavour.get("id") is not None]
+            ids += [str(body["id"]) for body in list_mappings(descriptor, _FLAVOUR) if body.get("id") is not None]
     return ids
 
 
@@ -331,4 +330,5 @@ def _build_placement_rule(
     label = _strip_yang_prefix(_get_name(scope_node)).replace("_", "-")
     scope = parse_rule_scope((name, body), (label, scope_node), _SCOPES, notes)
     if scope:
-        yield PlacementRule(name, is_affinity, True, scope, vdus, Origin(notes.file, body.line), label=label)  # hard
+        is_hard, origin = True, Origin(notes.file, body.line)
+        yield PlacementRule(name, is_affinity, is_hard, scope, vdus, origin, label=label)

@@ -224,7 +224,7 @@ def _list_placement_rules(
     """
     for name, body in topology.policies:
         kind = topology.get_kind(body)
-        rule = (_RULES[kind], True) if kind in _RULES else parse_legacy_placement(name, body, topology)
+        rule = (_RULES[kind], True) if kind in _RULES else parse_legacy_placement(name, body, topology)  # True: hard
         if rule is None:
             continue  # no placement policy, or an invalid one
         is_affinity, is_hard = rule
@@ -264,8 +264,8 @@ def _report_small_minimums(name: str, targets: tuple[str, ...], topology: Topolo
 def _select_known_names(
     references: list[tuple[str, Node]], known_names: list[str], description: str, topology: Topology
 ) -> list[str]:
-    """Return the known ones of the referenced names; names of no node of the document are reported. `description` is
-    the report, with {} for the name.
+    """Return the referenced names in `known_names`. Report names of no node of the document; skip other nodes silently.
+    `description` is the report, with {} for the name.
     """
     for name, node in references:
         if name not in (*known_names, *topology.node_names):
