@@ -184,7 +184,7 @@ class _ChangedSite:
             self._remove_object(change, key)
             return
         is_update = exists and change.action is not AzAction.REPLACE
-        if not self._has_known_placement_values(change, exists=is_update):
+        if not self._has_known_placement_values(change, is_update=is_update):
             return  # reported
         if change.kind == POOLS:
             self._apply_pool_change(change, key, exists=exists)
@@ -257,13 +257,13 @@ class _ChangedSite:
             self._report(change, "already-exists", detail, severity=Severity.WARNING)
         return True
 
-    def _has_known_placement_values(self, change: ToolChange, *, exists: bool) -> bool:
+    def _has_known_placement_values(self, change: ToolChange, *, is_update: bool) -> bool:
         """Return True if all values for placement are known and, for a new object, present; report the others.
-        `exists`: the object exists and is not replaced, so it keeps its values of absent properties.
+        `is_update`: the object exists and is not replaced, so it keeps its values of absent properties.
         """
         finding_count = len(self.findings)
         decisive_paths = _PLACEMENT_FIELDS[change.kind]
-        if exists:
+        if is_update:
             decisive_paths += _RECREATION_FIELDS[change.kind]  # a re-created object is placed again
         for path, reason in change.unknown.items():
             property_path = path[1:] if path[:1] == ("properties",) else path
@@ -279,7 +279,7 @@ class _ChangedSite:
             self._report(change, SHAPE, "1 or more is needed here, not 0.", ("properties", *count_path))
         if len(self.findings) > finding_count or not self._has_known_skus(change):
             return False  # reported above
-        if exists:
+        if is_update:
             return True  # absent values stay
         missing = [path for path in _REQUIRED_FIELDS[change.kind] if get_value_at_path(properties, *path) is None]
         for path in missing:

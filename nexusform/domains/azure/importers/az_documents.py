@@ -188,7 +188,7 @@ class _ExportReader:
 
 
 def _find_unlisted_clusters(by_kind: Mapping[str, list[ArmItem]], listed_kinds: Collection[str]) -> tuple[str, ...]:
-    """Find clusters with captured agent pools but missing in the list of clusters, by name. Azure ignores its case."""
+    """Return the names of clusters missing in the list of clusters, but with captured agent pools. Case is ignored."""
     if "kubernetes_clusters" not in listed_kinds:
         return ()  # without a list, none is missing in it
     known_names = {str(item.read_value("name")).lower() for item in by_kind["kubernetes_clusters"]}

@@ -205,7 +205,7 @@ class _SiteImport:
                 # Either a machine SKU of the catalogue, or the size of an unknown one.
                 "machine_sku": None if machine.hardware else machine.machine_sku or DEFAULT_MACHINE_SKU,
                 "machine": machine.hardware and _HARDWARE_FORM(machine.hardware),
-                **machine.facts,
+                **machine.facts,  # roles and states, by attribute
                 "cordoned": None,  # an argument; cordon_status is observed
                 "occupied": self.occupied.get(machine.name, []),
             }
@@ -308,7 +308,7 @@ class _SiteImport:
             "pool": pool,
             "number": number,
             "vm_sku_name": sku_name,
-            **self._build_location_attributes(None),
+            **self._build_location_attributes(placement=None),
             "numa_cells": None,
             "platform_name": None,
             "provenance": OBSERVED,

@@ -128,7 +128,7 @@ class MachineActionClient(ArmClient):
                 if is_overdue() and not retry.may_be_sent:
                     raise ProviderProblem(f"Azure rejects the action: {retry}") from None
                 step.report_progress(StepProgress(message=f"{str(retry).rstrip('.')}. Trying again."))
-                self.wait(retry.seconds, step, f"{retry}")
+                self.wait(step, f"{retry}", retry.seconds)
                 was_sent = retry.may_be_sent
                 continue
             if url and self.wait_for_operation(url, change, step):
@@ -163,7 +163,7 @@ class MachineActionClient(ArmClient):
             if is_overdue():
                 minutes = f"{change.time_limit / 60:.0f} minutes"
                 raise StepPending(f"{name} is in progress for over {minutes}. `nexusform apply -resume` checks it.")
-            self.wait(None, step, f"{name} is in progress")
+            self.wait(step, f"{name} is in progress")
 
 
 def build_cordon_change(request: CordonRequest, arm_id: str) -> ArmChange:

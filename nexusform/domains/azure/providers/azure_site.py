@@ -426,7 +426,7 @@ class AzureSiteProvider(ObservedSites):
             if is_overdue():
                 text = f"Azure finished the change of {request.key.id}, but does not show it."
                 raise StepPending(f"{text} `nexusform apply -resume` checks again.")
-            arm.wait(None, request, f"{request.key.id} is done, but its VM placement is not visible yet")
+            arm.wait(request, f"{request.key.id} is done, but its VM placement is not visible yet")
 
     def _record_missing_nodes(
         self, answer: ChangeResult, request: ChangeRequest, arm: ArmClient, group: str

@@ -145,7 +145,7 @@ def recreate_nodes(
                 _delete_nodes(cluster, batch, step, trust)
                 last_batch = batch
             verb = "is" if len(remaining) == 1 else "are"
-            arm.wait(None, step, f"{format_count(len(remaining), 'node')} of {cluster.title} {verb} to re-create")
+            arm.wait(step, f"{format_count(len(remaining), 'node')} of {cluster.title} {verb} to re-create")
 
 
 def _read_pool_nodes(arm: ArmClient, cluster: ArmTarget, pool: str) -> list[Mapping[str, Any]]:

@@ -202,7 +202,7 @@ class ObservedSites(FixedIdentity):
         lacks_node_list = cluster is not None and not cluster.has_node_list
         if item is None:
             if self._has_complete_list_for_object(key):
-                return ReadResult(None, is_observed=True)
+                return ReadResult(attributes=None, is_observed=True)
             if not lacks_node_list:  # else a warning about its nodes suffices
                 self._unobserved.setdefault((key.id.partition("/")[0], key.type), set()).add(key.id)
             return ReadResult(request.attributes or None)  # as recorded; a new one does not exist
@@ -292,7 +292,7 @@ class ObservedSites(FixedIdentity):
             if item.type != MACHINE:
                 continue
             machine = str(item.attributes["name"])
-            # `occupied` also has nodes beyond their pool's count, and sizes beyond a VM SKU. VMs above keep their row.
+            # `occupied` also has nodes beyond their pool's count and sizes beyond a VM SKU. VMs listed above stay.
             for block in item.attributes["occupied"]:
                 figures = (block["cpu_cores"], block["memory_gib"], block["disk_gib"], block["numa_cells"])
                 rows = rows_by_machine.setdefault((item.id.partition("/")[0], machine), {})

@@ -131,7 +131,7 @@ class _SiteReplayer:
     def _score_batch(self, vms: Sequence[ObservedVm]) -> None:
         """Place the VMs of a batch. Those on a best machine of the placement rule are hits, others are misses. Their
         order is unknown, so the next VM is one on a best machine. If there is none, the first VM is a miss. `sure`
-        counts the hits for every NUMA split, `chance` the hits expected of random machines.
+        counts the hits for every possible NUMA use, `chance` the hits expected of random machines.
         """
         vms_by_machine = group_by(vms, lambda vm: vm.placement.machine)
         while vms_by_machine:

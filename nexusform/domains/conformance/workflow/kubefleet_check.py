@@ -76,7 +76,7 @@ def check_with_kubefleet(result: PlanResult, programs: str, seconds: float) -> P
                 check.check_placement(placement)
     except ProgramProblem as problem:
         raise ProgramCheckProblem(str(problem)) from None
-    total = len([placement for placement in placements if placement.needs_scheduling])
+    total = len([placement for placement in placements if placement.needs_scheduling])  # also those not checked
     summary = ProgramCheck(PROGRAM, version, check.checked, total, "placement", tuple(check.differences))
     return ProgramCheckOutcome(summary, tuple(check.cases), has_timed_out)
 

@@ -126,7 +126,7 @@ class NovaSiteState:
         self.filters = [filter_classes[name]() for name in names]
         for item in self.filters:
             if hasattr(item, "servicegroup_api"):
-                item.servicegroup_api.service_is_up = lambda service: service["is_up"]  # by update_host_state
+                item.servicegroup_api.service_is_up = lambda service: service["is_up"]  # set by update_host_state
         self.weighers = [weigher() for weigher in weights.all_weighers() if weigher.__name__ != "CrossCellWeigher"]
 
     def create_providers(self) -> None:

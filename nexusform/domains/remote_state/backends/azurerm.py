@@ -319,7 +319,7 @@ class _BlobJournal:
         self._blob = None
 
     def write_seal(self, lock_id: str) -> None:
-        """Append a seal after the last record, so that no former writer can append."""
+        """Append a seal record: a former writer expects the old end of the blob, so its next append fails."""
         if self._list_names():
             self._open_journal_blob()
             self._write_lines([journal_lines.build_seal_record(lock_id)])

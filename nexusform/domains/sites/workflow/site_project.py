@@ -136,7 +136,7 @@ def _build_inputs_file_name(site: SiteEntry) -> str:
 
 
 def _build_assignments(site: SiteEntry, configuration: Configuration) -> tuple[Sequence[Assignment], list[Diagnostic]]:
-    """Build the assignments of inputs; report inputs not declared by the root module."""
+    """Read the inputs like a JSON file of variables; report inputs not declared by the root module."""
     variables = configuration.root.variables
     problems = [
         build_error(

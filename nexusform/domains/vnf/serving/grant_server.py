@@ -65,7 +65,7 @@ class GrantServer(ThreadingHTTPServer):
         self.journal = journal
         self.packages = packages
         self.token = token
-        self.lock = Lock()
+        self.lock = Lock()  # one decision at a time
         self.scheme = "http"
         if tls is not None:
             self.scheme = "https"

@@ -354,7 +354,7 @@ def list_existing_vms(attributes: Mapping[str, Any]) -> tuple[PlacedVm, ...]:
                 vnfc["machine"], vnfc["rack"], vnfc["availability_zone"], tuple(vnfc.get("numa_cells") or ())
             ),
             provenance=vnfc.get("provenance") or DECIDED,
-            trigger=get_text(vnfc, "came"),
+            trigger=get_text(vnfc, "came"),  # its creating operation
         )
         for name, vnfc in vnfcs.items()
         if vnfc.get("machine")  # placed
