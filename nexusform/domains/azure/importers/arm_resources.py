@@ -104,7 +104,7 @@ class ArmItem:
     def read_required_text(self, key: str) -> str | None:
         """Return a string field; None with a finding if it is absent, empty or of another type."""
         value = self.read_text(key)
-        if self.read_value(key) in (None, ""):
+        if self.read_value(key) in (None, ""):  # another type is reported above
             self.report(key, "missing-field", f'"{key}" is missing.')
         return value
 
@@ -128,7 +128,7 @@ class ArmItem:
     def read_required_number(self, key: str) -> int | None:
         """Return a whole number; None with a finding if it is absent or invalid."""
         value = self.read_number(key)
-        if self.read_value(key) is None:
+        if self.read_value(key) is None:  # an invalid one is reported above
             self.report(key, "missing-field", f'"{key}" is missing.')
         return value
 

@@ -150,12 +150,12 @@ class _ChangedSite:
     def build_result(self) -> ResourcesAfterChanges:
         """Build the result: resources by kind, new pools, and the ids of re-created and affected objects."""
         by_kind = {**self.items.by_kind, **{kind: list(bodies.values()) for kind, bodies in self.bodies.items()}}
-        # A re-created cluster has its initial pools, regardless of the captured ones.
+        # Clusters with removed pools. A re-created one has its initial pools, regardless of the captured ones.
         cluster_ids = self.clusters_losing_pools - self.recreated_ids
         remaining_clusters = [self.bodies[CLUSTERS][key] for key in cluster_ids if key in self.bodies[CLUSTERS]]
         cluster_names = frozenset(str(item.read_value("name")).lower() for item in remaining_clusters)
         return ResourcesAfterChanges(
-            # Pools of these clusters were removed, so an empty list of their pools is complete.
+            # Pools of these clusters were removed: their list of pools is complete, even if it is empty now.
             items=replace(self.items, by_kind=by_kind, clusters_with_pool_files=cluster_names),
             pools=tuple(self.pools),
             recreated_ids=frozenset(self.recreated_ids),

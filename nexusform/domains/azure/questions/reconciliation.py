@@ -112,7 +112,7 @@ class _SiteReplayer:
         self.hits = 0  # VMs on a machine preferred by the rule
         self.sure = 0  # of these: for every possible NUMA use
         self.chance = 0.0  # expected hits of a random choice
-        self.misses: list[MisplacedVm] = []
+        self.misses: list[MisplacedVm] = []  # VMs on another machine
         self.unjudged: Counter[str] = Counter()  # VMs placed without a score, by reason
 
     def run(self, batches: Iterable[VmCreationBatch]) -> SiteReplay:

@@ -257,7 +257,7 @@ class PostgresBackend:
 
     @contextmanager
     def _open_session(self, operation: str) -> Iterator[Connection[Any]]:
-        """Yield the session of the lock held here, one user at a time; without a lock one for this call."""
+        """Yield the session of the lock held here, one user at a time; without a lock, a session for this call."""
         lock_state = self._lock_state
         with self._translate_errors(operation):
             if lock_state is not None:

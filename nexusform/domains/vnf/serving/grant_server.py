@@ -185,7 +185,7 @@ class _GrantRequestHandler(BaseHTTPRequestHandler):
         return True
 
     def _reject(self, status: HTTPStatus, detail: str) -> None:
-        self.close_connection = True
+        self.close_connection = True  # the body of the request may be unread
         body = build_problem_details_response(status, status.phrase, detail).body
         self._send(status, json.dumps(body).encode(), "application/problem+json")
 
