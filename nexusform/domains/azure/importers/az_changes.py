@@ -258,7 +258,7 @@ class _ChangedSite:
         return True
 
     def _has_known_placement_values(self, change: ToolChange, *, is_update: bool) -> bool:
-        """Return True if all values for placement are known and, for a new object, present; report the others.
+        """Return True if all values for placement are known and, for a new object, present; report any other.
         `is_update`: the object exists and is not replaced, so it keeps its values of absent properties.
         """
         finding_count = len(self.findings)

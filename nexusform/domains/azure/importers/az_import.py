@@ -121,7 +121,7 @@ class _SiteImport:
         custom_skus: Mapping[str, VmSku],
         declared_skus: AbstractSet[str],
     ) -> None:
-        """Prepare the import. `custom_skus`: VM SKUs absent in the catalogue; `declared_skus`: those declared here."""
+        """Prepare the import. `custom_skus`: VM SKUs absent in the catalogue; `declared_skus`: those of this site."""
         self.name = site.name
         self.site: AzInventory = site.inventory
         self.recorded_nodes = recorded_nodes
@@ -323,7 +323,7 @@ class _SiteImport:
         return {**record, "vm_sku_name": sku.name, **location, "platform_name": node.name}
 
     def _add_capacity_beyond_sku(self, node: AzNode, machine: str, sku: VmSku) -> None:
-        """Record the capacity of a node beyond its VM SKU as occupied: in whole GiB, in as many cells as of the SKU."""
+        """Record the capacity of a node beyond its VM SKU as occupied: in whole GiB, with the cell count of the SKU."""
         excess = AzVmSize(
             cpu_cores=max(node.shape.cpu_cores - sku.host_vcpus, 0),
             memory_gib=max(node.shape.memory_gib - ceil(sku.memory_gib), 0),

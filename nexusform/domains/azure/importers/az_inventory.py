@@ -254,7 +254,7 @@ def _attach_nodes_to_clusters(clusters: Iterable[AzCluster], nodes: Iterable[AzN
 
 
 def _sort_and_limit_findings(findings: list[Problem]) -> tuple[Problem, ...]:
-    """Return distinct findings, errors first: at most MAX_FINDINGS, and one about the number of the others."""
+    """Return distinct findings, errors first: at most MAX_FINDINGS, and one with the number of hidden findings."""
     ordered = sorted(dict.fromkeys(findings), key=lambda finding: finding.severity is not Severity.ERROR)
     if len(ordered) <= MAX_FINDINGS:
         return tuple(ordered)

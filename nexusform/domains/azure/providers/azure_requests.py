@@ -117,7 +117,7 @@ class ArmChange(Struct, frozen=True):
         return f"{self.verb}@{self.marker}" if self.marker else self.verb.value
 
     def build_body(self, observed: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-        """Return the body to send. A PATCH replaces all tags, so those of others (Azure Policy) are sent again."""
+        """Return the body to send. A PATCH replaces all tags: send observed ones of Azure Policy and others, too."""
         body = get_mapping(self.body)
         if self.verb is not ArmOperation.UPDATE or "tags" not in body:
             return self.body

@@ -310,7 +310,7 @@ class NovaSiteState:
         return hosts
 
     def add_server(self, name: str, server: dict[str, Any], choice: list[Any]) -> None:
-        """Add a server to its host, with the resources of the chosen allocation candidate, [] for computed ones."""
+        """Add a server to its host, with resources of the chosen allocation candidate; without one, compute them."""
         host = server["host"]
         provider = self.providers[host]
         server["resources"] = (

@@ -258,7 +258,7 @@ class TackerProvider(FixedIdentity):
 
     def _recreate_vnfcs(self, runner: OperationRunner, instance: VnfInstance, planned: Mapping[str, Any]) -> None:
         """Run the healing of the VNFCs (VMs) to re-create, unless an interrupted run of this step did. The plan marks
-        them (`came` is HEALED), without ids. Their ids are those of the last read; Tacker may have removed some since.
+        them (operation HEALED), without ids. Their ids are those of the last read; Tacker may have removed some since.
         """
         existing = {vnfc.id for vnfc in instance.vnfcs}
         recorded: Mapping[str, str] = get_mapping(runner.request.private_note, _IDS_KEY)

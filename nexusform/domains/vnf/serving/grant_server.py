@@ -285,7 +285,7 @@ class VnfPackageFile(Struct, frozen=True):
 
 
 def list_packages(directory: str, files: Files) -> tuple[Mapping[str, VnfPackageFile], list[str]]:
-    """Return the packages of a directory by descriptor_id, and the problems of others."""
+    """Return the packages of a directory by descriptor_id, and the problems of unusable packages."""
     packages: dict[str, VnfPackageFile] = {}
     problems: list[str] = []
     for path in sorted(Path(directory).iterdir()):

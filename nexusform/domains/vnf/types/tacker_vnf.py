@@ -418,7 +418,7 @@ def _compute_node_labels(
 
 
 def build_displayed_value(attributes: Mapping[str, Any], name: str) -> Any:
-    """Return an attribute for display: `vnfcs` with labels and operations, others as they are."""
+    """Return an attribute for display: `vnfcs` with node labels and creating operations, any other unchanged."""
     value = attributes.get(name)
     if name != "vnfcs" or not isinstance(value, Mapping):
         return value
