@@ -200,7 +200,7 @@ def _resolve_traversal_to_symbol(path: str, text: bytes, traversal: Traversal) -
             yield Occurrence(Symbol("data", kind, name), _get_step_range(path, text, step))
         case root, (TraverseAttribute(name) as step, *_) if root not in {"data", *_RESERVED_ROOTS}:  # `each`, `path`...
             # A root without a kind of its own is a resource type.
-            symbol = Symbol(_KINDS[root], "", name) if root in _KINDS else Symbol("resource", root, name)
+            symbol = Symbol(_KINDS[root], type="", name=name) if root in _KINDS else Symbol("resource", root, name)
             yield Occurrence(symbol, _get_step_range(path, text, step))
 
 

@@ -71,7 +71,7 @@ class ArmItem:
         self.path = path
         self._fields = fields
         self._findings = findings
-        self._properties: Mapping[str, Any] = {}  # needed by the read of the field "properties"
+        self._properties: Mapping[str, Any] = {}  # empty while the field "properties" itself is read
         self._properties = self._read_typed_field("properties", FieldKind.OBJECT, "an object", default={})
 
     def build_path(self, key: str) -> Path:
@@ -104,7 +104,7 @@ class ArmItem:
     def read_required_text(self, key: str) -> str | None:
         """Return a string field; None with a finding if it is absent, empty or of another type."""
         value = self.read_text(key)
-        if self.read_value(key) in (None, ""):
+        if self.read_value(key) in (None, ""):  # another type is reported above
             self.report(key, "missing-field", f'"{key}" is missing.')
         return value
 
@@ -128,7 +128,7 @@ class ArmItem:
     def read_required_number(self, key: str) -> int | None:
         """Return a whole number; None with a finding if it is absent or invalid."""
         value = self.read_number(key)
-        if self.read_value(key) is None:
+        if self.read_value(key) is None:  # an invalid one is reported above
             self.report(key, "missing-field", f'"{key}" is missing.')
         return value
 
@@ -201,7 +201,7 @@ def read_arm_resources(
 ) -> list[ArmItem]:
     """Return the resources of a document: a list, an object with a list, a list of pages, or one resource. Any other
     document is reported in `findings` and returns []. `path`: place of the document in its file. `has_next_page`: the
-    document is a page, and the next one follows in the same list.
+    document is a page in a list of pages, but not the last one.
     """
     if isinstance(document, list):
         return _flatten_paged_list(file, path, document, findings)

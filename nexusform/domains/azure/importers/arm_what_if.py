@@ -59,7 +59,7 @@ def read_stack_what_if(file: str, content: bytes) -> tuple[tuple[ToolChange, ...
     if problem is not None:
         return (), [problem]
     changes = document.get("changes")
-    if isinstance(changes, Mapping):
+    if isinstance(changes, Mapping):  # move its lists to the top level, as in the what-if of a deployment
         return _read_changes(file, {**document, **changes}, "resourceChanges", command, is_stack=True)
     if "actionOnUnmanage" in document or "deletedResources" in document:
         reason = "this is a deployed stack: it lists ids without bodies, so changes cannot be predicted."
@@ -161,7 +161,7 @@ class _WhatIfChangeReader:
     def _report_unreadable_id(self, arm_id: str, document: Mapping[str, Any], path: str) -> None:
         """Report an id without a readable type. Skip an expression ("[...]") with only types not read here."""
         if "[" in arm_id:
-            # The expression may refer to a deployment, as the source of its values.
+            # The expression may read values of a deployment: the type of the deployment is not its own.
             known_text = arm_id.lower().replace("microsoft.resources/deployments", "")
             names_known_type = any(name in known_text for name in KIND_OF)
             if "microsoft." in known_text and not names_known_type:
@@ -191,12 +191,12 @@ class _WhatIfChangeReader:
         if action is None:
             self._report(path, SHAPE, f'its changeType "{change_type}" is unknown.')
             return
-        parent = document.get("resourceConfigurationChanges") if self._is_stack else document
-        after = get_value_at_path(parent, "after")
+        states = document.get("resourceConfigurationChanges") if self._is_stack else document  # before and after
+        after = get_value_at_path(states, "after")
         if action in (AzAction.CREATE, AzAction.UPDATE) and not isinstance(after, Mapping):
             self._report(path, SHAPE, f'{title}: "after" must be an object, not {describe_type(after)}.')
             return
-        values = after if isinstance(after, Mapping) else get_mapping(parent, "before")
+        values = after if isinstance(after, Mapping) else get_mapping(states, "before")
         body = select_members(values, _BODY_FIELDS)
         unknown = {  # unevaluated expressions, by location in the body
             location: f"{scalar} is known only after deployment"

@@ -214,10 +214,10 @@ def find_missing_base_kinds(items: AzResources) -> list[Problem]:
 
 
 def find_uncaptured_kind_warnings(
-    items: AzResources, inventories: Sequence[AzInventory], *, numbers_nodes: bool = True
+    items: AzResources, inventories: Sequence[AzInventory], *, needs_node_times: bool = True
 ) -> Iterator[Problem]:
     """Yield warnings about data missing in the capture of a site: lists of workloads, pools of clusters, and nodes.
-    `numbers_nodes`: nodes get numbers by creation time, so missing times are reported, too.
+    `needs_node_times`: the caller numbers nodes by creation time, so missing times are reported, too.
     """
     if not any(inventory.machines for inventory in inventories) or not items.list_resources("bare_metal_machines"):
         return  # a planned site without captured machines has no workloads
@@ -246,7 +246,7 @@ def find_uncaptured_kind_warnings(
             f"counts as free. {CAPTURE_NODES}",
             VMS_NOT_CAPTURED,
         )
-    if numbers_nodes:
+    if needs_node_times:
         yield from _warn_about_missing_creation_times(clusters)
 
 

@@ -141,21 +141,21 @@ class _ChangedSite:
         sku_fields = ("vmSkuName", "controlPlaneNodeConfiguration", INITIAL_POOLS, "nodes")
         for item in chain(self.bodies[CLUSTERS].values(), self.bodies[POOLS].values()):
             self.skus.update(_list_vm_skus_of_body({name: item.read_value(name) for name in sku_fields}))
-        self.pools: list[NewAgentPool] = []  # effects of the changes: see ResourcesAfterChanges
-        self.recreated_ids: set[str] = set()
-        self.clusters_losing_pools: set[str] = set()
-        self.addresses: dict[str, str] = {}
-        self.affected_ids: dict[str, None] = {}  # an ordered set
+        self.pools: list[NewAgentPool] = []
+        self.recreated_ids: set[str] = set()  # of clusters and VMs
+        self.clusters_losing_pools: set[str] = set()  # ids of clusters with a deleted or replaced pool
+        self.addresses: dict[str, str] = {}  # of new objects in the other tool, by id
+        self.affected_ids: dict[str, None] = {}  # of all changed objects: an ordered set
 
     def build_result(self) -> ResourcesAfterChanges:
         """Build the result: resources by kind, new pools, and the ids of re-created and affected objects."""
         by_kind = {**self.items.by_kind, **{kind: list(bodies.values()) for kind, bodies in self.bodies.items()}}
-        # A re-created cluster has its initial pools, regardless of the captured ones.
+        # Clusters with removed pools. A re-created one has its initial pools, regardless of the captured ones.
         cluster_ids = self.clusters_losing_pools - self.recreated_ids
         remaining_clusters = [self.bodies[CLUSTERS][key] for key in cluster_ids if key in self.bodies[CLUSTERS]]
         cluster_names = frozenset(str(item.read_value("name")).lower() for item in remaining_clusters)
         return ResourcesAfterChanges(
-            # Pools of these clusters were removed, so an empty list of their pools is complete.
+            # Pools of these clusters were removed: their list of pools is complete, even if it is empty now.
             items=replace(self.items, by_kind=by_kind, clusters_with_pool_files=cluster_names),
             pools=tuple(self.pools),
             recreated_ids=frozenset(self.recreated_ids),
@@ -175,7 +175,7 @@ class _ChangedSite:
         if change.action is AzAction.REPLACE and cluster_key in self.recreated_ids:
             change = replace(change, action=AzAction.CREATE)  # the old pool went with its cluster
         if change.kind == POOLS and cluster_key not in self.addresses:
-            self._add_initial_pools(cluster_key)  # of an existing cluster; they may include the changed pool
+            self._add_initial_pools(cluster_key)  # no new cluster: its initial pools may include the changed one
         exists = key in self.bodies[change.kind]
         if not self._is_consistent_with_inventory(change, exists=exists):
             return  # reported
@@ -184,7 +184,7 @@ class _ChangedSite:
             self._remove_object(change, key)
             return
         is_update = exists and change.action is not AzAction.REPLACE
-        if not self._has_known_placement_values(change, exists=is_update):
+        if not self._has_known_placement_values(change, is_update=is_update):
             return  # reported
         if change.kind == POOLS:
             self._apply_pool_change(change, key, exists=exists)
@@ -257,13 +257,13 @@ class _ChangedSite:
             self._report(change, "already-exists", detail, severity=Severity.WARNING)
         return True
 
-    def _has_known_placement_values(self, change: ToolChange, *, exists: bool) -> bool:
-        """Return True if all values for placement are known and, for a new object, present; report the others.
-        `exists`: the object exists and is not replaced, so it keeps its values of absent properties.
+    def _has_known_placement_values(self, change: ToolChange, *, is_update: bool) -> bool:
+        """Return True if all values for placement are known and, for a new object, present; report any other.
+        `is_update`: the object exists and is not replaced, so it keeps its values of absent properties.
         """
         finding_count = len(self.findings)
         decisive_paths = _PLACEMENT_FIELDS[change.kind]
-        if exists:
+        if is_update:
             decisive_paths += _RECREATION_FIELDS[change.kind]  # a re-created object is placed again
         for path, reason in change.unknown.items():
             property_path = path[1:] if path[:1] == ("properties",) else path
@@ -279,7 +279,7 @@ class _ChangedSite:
             self._report(change, SHAPE, "1 or more is needed here, not 0.", ("properties", *count_path))
         if len(self.findings) > finding_count or not self._has_known_skus(change):
             return False  # reported above
-        if exists:
+        if is_update:
             return True  # absent values stay
         missing = [path for path in _REQUIRED_FIELDS[change.kind] if get_value_at_path(properties, *path) is None]
         for path in missing:
@@ -331,7 +331,7 @@ class _ChangedSite:
 
     def _update_item(self, change: ToolChange, key: str) -> ArmItem:
         """Return the existing body of an object (`key`: lower-case ARM id), merged with the requested properties. Azure
-        ignores initial pools after a cluster's creation, so they are not merged, and other counts are reported.
+        ignores initial pools after a cluster's creation: do not merge them, but report counts unlike the existing ones.
         """
         item = self.bodies[change.kind][key]
         requested = dict(get_mapping(change.body, "properties"))
@@ -379,7 +379,7 @@ class _ChangedSite:
         cluster_id, name = key.rpartition("/agentpools/")[0], change.names[-1]
         body = {**change.body, "id": f"{cluster_id}/agentPools/{name}", "name": name}
         item = ArmItem(change.file, (change.address,), body, self.findings)
-        for pool in read_agent_pools_by_cluster([item]).get(cluster_id, []):  # none if the body is malformed
+        for pool in read_agent_pools_by_cluster([item]).get(cluster_id, []):  # one, or none if malformed
             self.pools.append(NewAgentPool(cluster_id, pool, change.address))
             self.addresses[key] = change.address
 

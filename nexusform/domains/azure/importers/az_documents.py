@@ -188,7 +188,7 @@ class _ExportReader:
 
 
 def _find_unlisted_clusters(by_kind: Mapping[str, list[ArmItem]], listed_kinds: Collection[str]) -> tuple[str, ...]:
-    """Find clusters with captured agent pools but missing in the list of clusters, by name. Azure ignores its case."""
+    """Return the names of clusters missing in the list of clusters, but with captured agent pools. Case is ignored."""
     if "kubernetes_clusters" not in listed_kinds:
         return ()  # without a list, none is missing in it
     known_names = {str(item.read_value("name")).lower() for item in by_kind["kubernetes_clusters"]}
@@ -297,7 +297,7 @@ def parse_json(file: str, content: bytes) -> tuple[Any, Problem | None]:
         return None, _build_invalid_json_problem(file, error.lineno, error.colno, detail)
     except RecursionError:
         return None, _build_invalid_json_problem(file, 1, 1, "the document is nested too deeply.")
-    except ValueError as problem:
+    except ValueError as problem:  # of a huge number, with advice about Python after the semicolon
         return None, _build_invalid_json_problem(file, 1, 1, f"a number is invalid: {str(problem).split(';')[0]}.")
 
 

@@ -121,7 +121,7 @@ class _SiteImport:
         custom_skus: Mapping[str, VmSku],
         declared_skus: AbstractSet[str],
     ) -> None:
-        """Prepare the import. `custom_skus`: VM SKUs absent in the catalogue; `declared_skus`: those declared here."""
+        """Prepare the import. `custom_skus`: VM SKUs absent in the catalogue; `declared_skus`: those of this site."""
         self.name = site.name
         self.site: AzInventory = site.inventory
         self.recorded_nodes = recorded_nodes
@@ -205,13 +205,13 @@ class _SiteImport:
                 # Either a machine SKU of the catalogue, or the size of an unknown one.
                 "machine_sku": None if machine.hardware else machine.machine_sku or DEFAULT_MACHINE_SKU,
                 "machine": machine.hardware and _HARDWARE_FORM(machine.hardware),
-                **machine.facts,
+                **machine.facts,  # roles and states, by attribute
                 "cordoned": None,  # an argument; cordon_status is observed
                 "occupied": self.occupied.get(machine.name, []),
             }
             references: dict[Path, Reference] = {("rack_id",): ("nexus_rack", rack_id)}
-            exported_at = self.site.exported_at if self.site.is_age_certain else None
-            note = build_observed_facts_note(attributes, {machine.name: machine}, recorded_note={}, time=exported_at)
+            read_time = self.site.exported_at if self.site.is_age_certain else None  # else: time of the newest change
+            note = build_observed_facts_note(attributes, {machine.name: machine}, recorded_note={}, time=read_time)
             group = extract_resource_group(machine.id)
             yield ImportedSiteObject("nexus_bare_metal_machine", machine_id, attributes, references, note, group)
 
@@ -308,7 +308,7 @@ class _SiteImport:
             "pool": pool,
             "number": number,
             "vm_sku_name": sku_name,
-            **self._build_location_attributes(None),
+            **self._build_location_attributes(placement=None),
             "numa_cells": None,
             "platform_name": None,
             "provenance": OBSERVED,
@@ -323,7 +323,7 @@ class _SiteImport:
         return {**record, "vm_sku_name": sku.name, **location, "platform_name": node.name}
 
     def _add_capacity_beyond_sku(self, node: AzNode, machine: str, sku: VmSku) -> None:
-        """Record the capacity of a node beyond its VM SKU as occupied: in whole GiB, in as many cells as of the SKU."""
+        """Record the capacity of a node beyond its VM SKU as occupied: in whole GiB, with the cell count of the SKU."""
         excess = AzVmSize(
             cpu_cores=max(node.shape.cpu_cores - sku.host_vcpus, 0),
             memory_gib=max(node.shape.memory_gib - ceil(sku.memory_gib), 0),
@@ -494,7 +494,7 @@ class UnmanagedAzVm(Struct, frozen=True):
 
 
 def find_unmanaged_vms(site: AzSite, managed: AbstractSet[Reference]) -> Iterator[UnmanagedAzVm]:
-    """Find the VMs on machines that nexusform does not manage. `managed` has the type and id of each object in state.
+    """Find the VMs on machines without an object in state. `managed` has the type and id of each object in state.
     A managed cluster includes all its nodes; a pool managed as an object of its own includes the nodes of the pool.
     """
     for cluster in site.inventory.clusters:
@@ -524,7 +524,7 @@ def build_machine_observation(machine: AzMachine, before: Values, time: str | No
         record[CORDONED_BY_ACTION] = True  # an earlier machine action still cordons it
     is_unchanged = all(before.get(name) == record[name] for name in (*_FACTS, "message"))
     first_time = before.get("since") if is_unchanged else None  # of the first read with this status
-    is_in_service = not find_observed_reasons(record)
+    is_in_service = not find_observed_reasons(record)  # no observed fact excludes new VMs
     record["since"] = None if is_in_service else first_time or time
     return record
 

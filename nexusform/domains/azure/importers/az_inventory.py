@@ -84,7 +84,7 @@ def read_inventory(
     site_items, problems = select_site_resources(items, site)
     findings += problems
     inventory = _build_inventory(site_items, machine_sku_by_id, exported_at)
-    _report_uncaptured_kinds(items, [inventory], findings, numbers_nodes=False)  # the data source numbers no nodes
+    _report_uncaptured_kinds(items, [inventory], findings, needs_node_times=False)  # no nodes are numbered
     return inventory, _sort_and_limit_findings(findings)
 
 
@@ -105,14 +105,14 @@ def read_sites(
 
 
 def _report_uncaptured_kinds(
-    items: AzResources, inventories: Sequence[AzInventory], findings: list[Problem], *, numbers_nodes: bool = True
+    items: AzResources, inventories: Sequence[AzInventory], findings: list[Problem], *, needs_node_times: bool = True
 ) -> None:
     """Report missing lists of racks and machines. Without errors, also report other data missing in the export.
-    `numbers_nodes`: this includes creation times of nodes.
+    `needs_node_times`: these include the creation times of nodes, needed to number the nodes.
     """
     findings += find_missing_base_kinds(items)
     if not any(finding.severity is Severity.ERROR for finding in findings):
-        findings += find_uncaptured_kind_warnings(items, inventories, numbers_nodes=numbers_nodes)
+        findings += find_uncaptured_kind_warnings(items, inventories, needs_node_times=needs_node_times)
 
 
 def read_changed_sites(
@@ -122,7 +122,7 @@ def read_changed_sites(
     findings: list[Problem] = []
     items, exported_at = _read_exported_resources(documents, findings)
     changed = apply_changes(items, changes, findings)
-    changed_items = split_by_site(changed.items, before=items)
+    changed_items = split_by_site(changed.items, before=items)  # sites keep their names
     sites = [
         AzSite(name, _build_inventory(site_items, machine_sku_by_id, exported_at))
         for name, site_items in sorted(changed_items.items())
@@ -155,18 +155,18 @@ def _build_inventory(
 ) -> AzInventory:
     """Build the inventory of one site from its resources. `machine_sku_by_id`: machine SKUs set by the user."""
     catalogue = CATALOGUES[NEWEST]
-    unreadable = items.unreadable_kinds | items.incomplete_kinds
+    doubtful_kinds = items.unreadable_kinds | items.incomplete_kinds
     if ANY in items.unreadable_kinds:  # a file of mixed kinds may hold racks and machines
-        unreadable |= _BASE_KINDS
+        doubtful_kinds |= _BASE_KINDS
     racks = read_racks(items.list_resources("racks"))
     machine_reading = MachineReadOptions(
         racks=racks,
         by_sku_id=get_mapping(machine_sku_by_id),
         rack_skus=read_rack_skus(items.list_resources("rack_skus")),
-        has_rack_list="racks" not in unreadable,
+        has_rack_list="racks" not in doubtful_kinds,
     )
     machines = read_machines(items.list_resources("bare_metal_machines"), machine_reading)
-    if not racks and unreadable.isdisjoint(_BASE_KINDS):  # not captured: a site to be built
+    if not racks and doubtful_kinds.isdisjoint(_BASE_KINDS):  # not captured: a site to be built
         racks, machines = read_planned_site(items.list_resources("clusters"), machine_reading)
     pools = read_agent_pools_by_cluster(items.list_resources("agent_pools"))
     clusters, nodes, skus = read_clusters(
@@ -174,7 +174,7 @@ def _build_inventory(
     )
     # VMs on unlisted machines are only reported if all machines were read, without errors.
     has_all_listed = len(machines) >= len(items.list_resources("bare_metal_machines"))
-    has_machine_list = has_all_listed and unreadable.isdisjoint(_BASE_KINDS)
+    has_machine_list = has_all_listed and doubtful_kinds.isdisjoint(_BASE_KINDS)
     vms = resolve_vm_placements(
         [*nodes, *read_virtual_machines(items.list_resources("virtual_machines"))],
         machines,
@@ -254,7 +254,7 @@ def _attach_nodes_to_clusters(clusters: Iterable[AzCluster], nodes: Iterable[AzN
 
 
 def _sort_and_limit_findings(findings: list[Problem]) -> tuple[Problem, ...]:
-    """Return distinct findings, errors first: at most MAX_FINDINGS, and one about the number of the others."""
+    """Return distinct findings, errors first: at most MAX_FINDINGS, and one with the number of hidden findings."""
     ordered = sorted(dict.fromkeys(findings), key=lambda finding: finding.severity is not Severity.ERROR)
     if len(ordered) <= MAX_FINDINGS:
         return tuple(ordered)

@@ -154,7 +154,7 @@ def _report_truncated_machine_list(items: Sequence[ArmItem]) -> bool:
 
 
 def _read_machine(item: ArmItem, name: str, options: MachineReadOptions) -> AzMachine | None:
-    """Read a machine; report it and return None without id, slot or a known rack. Without a state it is not ready."""
+    """Read a machine. Without an id, a slot or a known rack, report it and return None."""
     arm_id, rack_id = item.read_required_text("id"), item.read_required_text("rackId")  # VMs refer to the id
     slot = item.read_required_number("rackSlot")
     if arm_id is None or rack_id is None or slot is None:

@@ -63,8 +63,8 @@ def collect_recorded_nodes(objects: Iterable[Mapping[str, Any]]) -> RecordedNode
 
 
 def add_pool_arguments(recorded_nodes: RecordedNodes, objects: Iterable[Mapping[str, Any]]) -> RecordedNodes:
-    """Return the recorded nodes of each pool, with the arguments of the pool in `objects` (attributes of clusters and
-    pools). The arguments of a pool missing there are None.
+    """Return the recorded nodes with the pool arguments in `objects` (attributes of clusters and pools), not those in
+    `recorded_nodes`. The arguments of a pool missing in `objects` are None.
     """
     pools_of_objects = collect_recorded_nodes(objects)
     pools: dict[tuple[str, str], RecordedPoolNodes] = {}

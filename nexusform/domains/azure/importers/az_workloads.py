@@ -448,7 +448,7 @@ def _read_clusters_with_agent_pools(
             captured = []  # its file of pools has no entries
         pool_list = captured
         if captured == [] and any(map(_is_worker, item.read_objects("nodes"))):
-            pool_list = None  # an empty list is wrong, so the initial pools of the cluster are used
+            pool_list = None  # a cluster with workers has pools: its initial ones replace the wrong list
         initial_pools = _read_initial_pools(item)
         cluster = _build_cluster(item, name, cluster_id, initial_pools if pool_list is None else pool_list)
         cluster = replace(cluster, has_pool_list=pool_list is not None)
@@ -483,8 +483,8 @@ def _build_cluster(item: ArmItem, name: str, cluster_id: str, pools: Sequence[Az
 
 
 def _build_node(node: NodeReading, cluster: str, skus: Mapping[str, VmSku], *, is_duplicate: bool = False) -> ListedVm:
-    """Build a VM from a node, with its machine's id ("": none) and JSON object. `is_duplicate`: its name has another
-    VM.
+    """Build the VM of a node, with its machine's id ("": none) and JSON object. `is_duplicate`: another record of this
+    name, on another machine, is the node itself.
     """
     item = node.item
     vm = AzNode(

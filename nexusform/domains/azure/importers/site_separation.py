@@ -31,7 +31,7 @@ def split_by_site(items: AzResources, before: AzResources | None = None) -> dict
     default_name = DEFAULT_NAME
     if before is not None:
         names |= _map_locations_to_site_names(before)
-        default_name = next(iter(split_by_site(before)), DEFAULT_NAME)  # of the site of resources without a location
+        default_name = next(iter(split_by_site(before)), DEFAULT_NAME)  # used if no resource names its site
     site_by_rack = _find_sites_of_racks(items, names)
     sites: dict[str, dict[str, list[ArmItem]]] = {}
     unassigned: list[tuple[str, ArmItem]] = []
@@ -154,9 +154,9 @@ def _map_locations_to_site_names(items: AzResources) -> dict[str, str]:
 
 
 def apply_recorded_site_names(sites: Sequence[AzSite], objects: Iterable[Mapping[str, Any]]) -> tuple[AzSite, ...]:
-    """Return the sites with their names in state. `objects`: attributes of the objects in state. An observed site not
-    in state was renamed if it has most machines of a recorded site not observed. With several such sites on either
-    side, it keeps its new name.
+    """Return the sites with their names in state. `objects`: attributes of the objects in state. A new site (not in
+    state) was renamed if it has most machines of a missing one (in state, but not observed). It keeps its new name if
+    several new or missing sites match.
     """
     recorded_machines = collect_machines_by_site(objects)
     new_sites = [site for site in sites if site.name not in recorded_machines]

@@ -94,7 +94,7 @@ def find_action_run(body: Mapping[str, Any] | None, verb: ArmOperation, marker: 
     newest: Mapping[str, Any] = max(matching, key=_parse_action_start_time, default={})
     if str(newest.get("startTime")) == marker:
         return {}  # no newer run
-    before = parse_time(marker)  # None for no marker, or none with a time
+    before = parse_time(marker)  # None: there is no marker, or it is not a time
     return newest if before is None or _parse_action_start_time(newest) > before else {}
 
 
@@ -128,7 +128,7 @@ class MachineActionClient(ArmClient):
                 if is_overdue() and not retry.may_be_sent:
                     raise ProviderProblem(f"Azure rejects the action: {retry}") from None
                 step.report_progress(StepProgress(message=f"{str(retry).rstrip('.')}. Trying again."))
-                self.wait(retry.seconds, step, f"{retry}")
+                self.wait(step, f"{retry}", retry.seconds)
                 was_sent = retry.may_be_sent
                 continue
             if url and self.wait_for_operation(url, change, step):
@@ -163,7 +163,7 @@ class MachineActionClient(ArmClient):
             if is_overdue():
                 minutes = f"{change.time_limit / 60:.0f} minutes"
                 raise StepPending(f"{name} is in progress for over {minutes}. `nexusform apply -resume` checks it.")
-            self.wait(None, step, f"{name} is in progress")
+            self.wait(step, f"{name} is in progress")
 
 
 def build_cordon_change(request: CordonRequest, arm_id: str) -> ArmChange:

@@ -141,7 +141,7 @@ def _select_updatable_members(target: ArmTarget, body: Values) -> dict[str, Any]
 
 
 def _build_capacity_releasing_changes(request: ChangeRequest, context: SiteContext) -> Iterator[ArmChange]:
-    """Build the VM-releasing changes of a step: deletions and count reductions on the way to its final object."""
+    """Select the changes to the final object with fewer VMs: deletions, and updates reduced to their lower counts."""
     for change in build_azure_changes(replace(request, planned=request.final_attributes, is_release=False), context):
         if change.verb is ArmOperation.DELETE:
             yield change

@@ -68,7 +68,7 @@ def read_export(
 
 
 def read_files(directory: str, confinement: Confinement = UNCONFINED) -> AzExport:
-    """Read the export files of a directory by kind; report unreadable ones, and special files with such a name."""
+    """Read the export files of a directory by kind; report unreadable files, and special files with such a name."""
     from nexusform.domains.azure.importers.az_capture_commands import AzExport, is_export_file, read_export_directory
 
     try:

@@ -117,7 +117,7 @@ class ArmChange(Struct, frozen=True):
         return f"{self.verb}@{self.marker}" if self.marker else self.verb.value
 
     def build_body(self, observed: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-        """Return the body to send. A PATCH replaces all tags, so those of others (Azure Policy) are sent again."""
+        """Return the body to send. A PATCH replaces all tags: send observed ones of Azure Policy and others, too."""
         body = get_mapping(self.body)
         if self.verb is not ArmOperation.UPDATE or "tags" not in body:
             return self.body
@@ -160,7 +160,7 @@ class AzureChangeFailed(ProviderProblem):
         infinitive = _INFINITIVES.get(change.verb, change.verb.value.replace("_", " "))
         summary = f"Azure could not {infinitive} {change.target.title} ({status})"
         text = f"{summary}: {message or 'no reason given'}".removesuffix(".")
-        super().__init__(f"{text}.", object_exists=change.verb is ArmOperation.CREATE)  # in a failed state
+        super().__init__(f"{text}.", object_exists=change.verb is ArmOperation.CREATE)  # left by a failed creation
 
 
 class RetryLater(Exception):
@@ -233,7 +233,7 @@ class ArmClient:
         record = build_failure_record(path, failure.code or failure.status, str(failure), change, step)
         return ProviderProblem(record["words"], object_exists=failure.object_exists, unfinished_change=record)
 
-    def wait(self, seconds: float | None, step: ChangeRequest, reason: str) -> None:
+    def wait(self, step: ChangeRequest, reason: str, seconds: float | None = None) -> None:
         """Wait before the next read, `seconds` or else the interval. Raises StepPending if the run has to stop."""
         end_time = self._pace.read_time() + (self._pace.interval if seconds is None else seconds)
         while True:
@@ -283,7 +283,7 @@ class ArmClient:
                     raise ProviderProblem(f"{change.target.title} was deleted: Azure does not show it.")
                 if is_overdue():
                     raise StepPending(f"{change.target.title} is {read_provisioning_state(observed)} for a long time.")
-                self.wait(None, step, f"{change.target.title} is {read_provisioning_state(observed)}")
+                self.wait(step, f"{change.target.title} is {read_provisioning_state(observed)}")
                 continue  # Azure accepts no other change meanwhile
             try:
                 url = self.send_change(change, observed, step)
@@ -291,20 +291,20 @@ class ArmClient:
                 if is_overdue():
                     raise ProviderProblem(f"Azure rejects the change: {retry}") from None
                 step.report_progress(StepProgress(message=f"{str(retry).rstrip('.')}. Trying again."))
-                self.wait(retry.seconds, step, f"{retry}")
+                self.wait(step, f"{retry}", retry.seconds)
                 was_sent = was_sent or retry.may_be_sent
                 continue
             succeeded = bool(url) and self.wait_for_operation(url, change, step)
-            # An action may leave the etag of its resource unchanged, so it shows nothing.
+            # An action may leave the etag of its resource unchanged, so an equal etag proves nothing.
             etag_before = "" if change.verb in _ACTION_VERBS else get_text(observed, "etag")
             self._wait_until_visible(change, step, etag_before, succeeded=succeeded)
             return
 
     def _wait_until_visible(self, change: ArmChange, step: ChangeRequest, etag_before: str, *, succeeded: bool) -> None:
-        """Wait until reads from Azure show a change. Values other than requested by an update are left to the caller. A
-        body with `etag_before`, the etag before the change ("" if unknown), is stale and proves nothing. `succeeded`:
-        the operation reported success. Raises AzureChangeFailed for a failed state. After a timeout, raises StepPending
-        for a new object, else ProviderProblem.
+        """Wait until reads from Azure show a change. `succeeded`: its operation reported success. A body with
+        `etag_before`, the etag before the change ("" if unknown), is stale and proves nothing. Raises AzureChangeFailed
+        for a failed state. Return for an update after enough current reads or a timeout: the caller reports other
+        values than requested. Otherwise a timeout raises StepPending for a new object, else ProviderProblem.
         """
         is_overdue = self.start_deadline(VISIBILITY_TIMEOUT)
         final_reads = 0  # reads of a current body in a final state
@@ -330,7 +330,7 @@ class ArmClient:
                 if change.verb is ArmOperation.CREATE:  # perhaps visible later: only a resumed step looks for it
                     raise StepPending(f"{message} `nexusform apply -resume` checks again.")
                 raise ProviderProblem(message)
-            self.wait(None, step, f"{change.target.title} does not show the change yet")
+            self.wait(step, f"{change.target.title} does not show the change yet")
 
     def send_change(self, change: ArmChange, observed: Mapping[str, Any] | None, step: ChangeRequest) -> str:
         """Send a change, report it to `step`, and return the URL of its operation, "" for none. `observed` is the
@@ -414,7 +414,7 @@ class ArmClient:
             if is_overdue():
                 limit = f"{change.time_limit / 60:.0f} minutes"
                 raise StepPending(f"The change of {change.target.title} is still in progress after {limit}.")
-            self.wait(_read_retry_after(response), step, f"Azure continues the change of {change.target.title}")
+            self.wait(step, f"Azure continues the change of {change.target.title}", _read_retry_after(response))
 
     def _find_next_polling_url(self, response: Any, url: str, change: ArmChange, step: ChangeRequest) -> str:
         """Return the URL of the next read: a response 202 may contain a new one, recorded for a resumed step."""

@@ -238,7 +238,8 @@ class AzureSiteProvider(ObservedSites):
         """Plan the Azure changes of a step. `planned_vms` are ids of VMs in the plan. Raises ProviderProblem."""
 
         def find_arm_id(object_id: str) -> str:
-            return object_id if object_id in planned_vms else self._find_hint_arm_id(object_id)  # it may not exist yet
+            # A planned VM may not exist yet. Its id is not sent, so any text does.
+            return object_id if object_id in planned_vms else self._find_hint_arm_id(object_id)
 
         self._load_index()
         # A pool is in the group of its cluster, created possibly by the same plan.
@@ -246,12 +247,12 @@ class AzureSiteProvider(ObservedSites):
         return build_azure_changes(request, SiteContext(group, common_fields={}, find_arm_id=find_arm_id))
 
     def _report_machines_to_cordon(self, requests: Sequence[ChangeRequest]) -> Iterator[tuple[int, Problem]]:
-        """Warn once per action about the machines to cordon, uncordon or empty, by apply or by an operator. Report
-        machines not listed by Azure. Each problem has the index of its request, a warning that of the first one.
+        """Yield a warning per action with its machines to cordon, uncordon or empty (by apply or an operator), at the
+        index of the first request. If apply acts, also yield an error for each machine not listed by Azure.
         """
         requests_by_action: dict[CordonAction, list[tuple[int, CordonRequest]]] = {}
         for number, request in enumerate(requests):
-            for cordon_request in find_cordon_requests(request):  # none but of racks and machines
+            for cordon_request in find_cordon_requests(request):  # of a rack or machine
                 requests_by_action.setdefault(cordon_request.action, []).append((number, cordon_request))
         for action, numbered_requests in sorted(requests_by_action.items()):
             number, first = numbered_requests[0]
@@ -263,7 +264,6 @@ class AzureSiteProvider(ObservedSites):
                 continue
             detail = f"apply {_AUTOMATIC_ACTIONS[action]}: {names}."
             yield number, Problem((), "cordoned-machines", detail, Severity.WARNING)
-            # Report machines to cordon or uncordon that Azure does not list.
             for machine_number, cordon_request in numbered_requests:
                 try:
                     self._find_machine_id(cordon_request.id)
@@ -426,7 +426,7 @@ class AzureSiteProvider(ObservedSites):
             if is_overdue():
                 text = f"Azure finished the change of {request.key.id}, but does not show it."
                 raise StepPending(f"{text} `nexusform apply -resume` checks again.")
-            arm.wait(None, request, f"{request.key.id} is done, but its VM placement is not visible yet")
+            arm.wait(request, f"{request.key.id} is done, but its VM placement is not visible yet")
 
     def _record_missing_nodes(
         self, answer: ChangeResult, request: ChangeRequest, arm: ArmClient, group: str
@@ -440,7 +440,7 @@ class AzureSiteProvider(ObservedSites):
             return answer  # all are present, or not required
         nodes = answer.attributes["nodes"]
         pool = str(nodes[missing_nodes[0]]["pool"])  # of the first one; a record is about one pool
-        # The count is a property of the pool; that of the control plane, of the cluster.
+        # A pool has its count in its own body, the control plane in the body of the cluster.
         target = _build_cluster_target(request, group)
         count_property = "controlPlaneNodeConfiguration"
         if pool != CONTROL_PLANE:

@@ -138,14 +138,14 @@ def recreate_nodes(
             if not remaining:
                 break
             placed_names = {str(node.get("name")) for node in existing if node.get("bareMetalMachineId")}
-            # Request the next batch once all nodes that stay, and all replacements so far, have machines.
+            # Delete the next batch once all other nodes have machines: the kept ones, and the replacements so far.
             are_others_placed = len(placed_names.difference(remaining)) >= recreation.count - len(remaining)
             batch = remaining[: recreation.batch_size]
             if are_others_placed and set(last_batch).isdisjoint(batch):
                 _delete_nodes(cluster, batch, step, trust)
                 last_batch = batch
             verb = "is" if len(remaining) == 1 else "are"
-            arm.wait(None, step, f"{format_count(len(remaining), 'node')} of {cluster.title} {verb} to re-create")
+            arm.wait(step, f"{format_count(len(remaining), 'node')} of {cluster.title} {verb} to re-create")
 
 
 def _read_pool_nodes(arm: ArmClient, cluster: ArmTarget, pool: str) -> list[Mapping[str, Any]]:

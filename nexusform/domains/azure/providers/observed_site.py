@@ -82,8 +82,8 @@ class ObservedSites(FixedIdentity):
         verify_absence: Callable[[Sequence[ReadRequest]], None] = lambda _requests: None,
         identity: Mapping[str, str] | None = None,
     ) -> None:
-        """Keep the source, and read nothing yet. `source` names it in messages, `advice` what to do if a change is not
-        visible. `is_captured`: the sites are from a capture. `verify_absence` raises if an unlisted object exists.
+        """Keep the source, and read nothing yet. `source`: its name in messages. `advice`: the user's task if no change
+        is visible. `is_captured`: the sites are from a capture. `verify_absence` raises if an unlisted object exists.
         """
         self.name = name
         self.source = source
@@ -96,7 +96,7 @@ class ObservedSites(FixedIdentity):
         self._sites: Mapping[str, AzSite] | None = None  # by name
         self._machines: dict[str, dict[str, AzMachine]] = {}  # by site and name
         self._recorded: tuple[Mapping[str, Any], ...] = ()  # attributes of objects in state
-        self._separate_pools: set[str] = set()  # pools with a resource of their own; a site lists all in clusters
+        self._separate_pools: set[str] = set()  # ids of pools with a block of their own; sites list them in clusters
         self._managed: set[tuple[str, str]] = set()  # type and id
         self._unobserved: dict[tuple[str, str], set[str]] = {}  # requested ids by site and type
 
@@ -202,7 +202,7 @@ class ObservedSites(FixedIdentity):
         lacks_node_list = cluster is not None and not cluster.has_node_list
         if item is None:
             if self._has_complete_list_for_object(key):
-                return ReadResult(None, is_observed=True)
+                return ReadResult(attributes=None, is_observed=True)
             if not lacks_node_list:  # else a warning about its nodes suffices
                 self._unobserved.setdefault((key.id.partition("/")[0], key.type), set()).add(key.id)
             return ReadResult(request.attributes or None)  # as recorded; a new one does not exist
@@ -292,7 +292,7 @@ class ObservedSites(FixedIdentity):
             if item.type != MACHINE:
                 continue
             machine = str(item.attributes["name"])
-            # `occupied` also has nodes beyond their pool's count, and sizes beyond a VM SKU. VMs above keep their row.
+            # `occupied` also has nodes beyond their pool's count and sizes beyond a VM SKU. VMs listed above stay.
             for block in item.attributes["occupied"]:
                 figures = (block["cpu_cores"], block["memory_gib"], block["disk_gib"], block["numa_cells"])
                 rows = rows_by_machine.setdefault((item.id.partition("/")[0], machine), {})
@@ -459,7 +459,7 @@ def build_observed_object(
     attributes = _remove_generated_machines(merged, item, _collect_machines_by_rack(objects.values()))
     differing = tuple(name for name in _COMPARED_ATTRIBUTES.get(key.type, ()) if attributes[name] != planned.get(name))
     names = _OBSERVED_ATTRIBUTES.get(key.type, ())
-    observed_paths: list[Path] = [(name,) for name in names if name != "nodes"]
+    observed_paths: list[Path] = [(name,) for name in names if name != "nodes"]  # may differ from the plan
     if "nodes" in names:
         observed_paths += [("nodes", node) for node in attributes["nodes"]]
     return ObservedObjectComparison(ChangeResult(attributes, tuple(observed_paths)), differing)

@@ -112,7 +112,7 @@ class _SiteReplayer:
         self.hits = 0  # VMs on a machine preferred by the rule
         self.sure = 0  # of these: for every possible NUMA use
         self.chance = 0.0  # expected hits of a random choice
-        self.misses: list[MisplacedVm] = []
+        self.misses: list[MisplacedVm] = []  # VMs on another machine
         self.unjudged: Counter[str] = Counter()  # VMs placed without a score, by reason
 
     def run(self, batches: Iterable[VmCreationBatch]) -> SiteReplay:
@@ -131,7 +131,7 @@ class _SiteReplayer:
     def _score_batch(self, vms: Sequence[ObservedVm]) -> None:
         """Place the VMs of a batch. Those on a best machine of the placement rule are hits, others are misses. Their
         order is unknown, so the next VM is one on a best machine. If there is none, the first VM is a miss. `sure`
-        counts the hits for every NUMA split, `chance` the hits expected of random machines.
+        counts the hits for every possible NUMA use, `chance` the hits expected of random machines.
         """
         vms_by_machine = group_by(vms, lambda vm: vm.placement.machine)
         while vms_by_machine:
@@ -320,7 +320,7 @@ def _list_vms_in_creation_order(inventory: AzInventory) -> list[_TimedVm]:
 def _build_creation_batches(inventory: AzInventory, removed: Collection[str]) -> Iterator[VmCreationBatch]:
     """Yield the VMs in creation order, in batches of one pool and creation time. A node without a time has the time of
     its cluster. The prediction of a batch is skipped for one of several reasons. The export is incomplete, the order is
-    unknown, VMs were deleted since (of the clusters `removed`), or the free capacity is uncertain.
+    unknown, VMs of this or an earlier cluster were deleted (`removed`), or the free capacity is uncertain.
     """
     timed = _list_vms_in_creation_order(inventory)
     uncertain_from, uncertain_to = _find_uncertain_capacity_period(inventory)

@@ -85,7 +85,7 @@ def find_unsupported_arguments(kind: str, verb: str, flags: Mapping[str, Any]) -
     """Yield the flags without an argument of the `az` command of a kind and verb."""
     supported = ARGUMENTS[kind, verb]
     yield from (name for name in flags if name not in supported)
-    # An attachment has no argument for its allocation method; only the default (Dynamic) was dropped before.
+    # _DYNAMIC is the allocation method with its default. Without an argument for it, only the default is possible.
     if get_value_at_path(flags, "cloud-services-network-attachment", _DYNAMIC[0]) is not None:
         yield f"cloud-services-network-attachment {_DYNAMIC[0]}"
 

@@ -91,7 +91,7 @@ class AzureResource(Struct, frozen=True):
 
     @property
     def label(self) -> str:
-        """Identifier: the joined names. A VM has the name of its block, since its predicted location depends on it."""
+        """Identifier: the joined names. A VM keeps the name of its block: its samples (simulated draws) need it."""
         if (match := _VM_ADDRESS.fullmatch(self.address)) is not None:
             return match[1]
         text = _INVALID_NAME_CHARACTERS.sub("_", "_".join(self.names)).strip("_")
@@ -216,7 +216,7 @@ def collect_azure_objects(plan: Plan) -> PlannedAzureResources:
 def _find_recreated_nodes(
     plan: Plan, clusters: Mapping[str, Change], applied: Sequence[AzureResource]
 ) -> Iterator[RecreatedNode]:
-    """Yield the nodes to re-create one by one: those moved, in pools that stay. `applied` are all applied resources.
+    """Yield the nodes to re-create one by one: moved nodes of kept pools. `applied` are all applied resources.
     Azure itself re-creates the nodes of a cluster with another Kubernetes version, so these are left out.
     """
     updates = {change.address: change for change in plan.changes if change.action is Action.UPDATE}
@@ -274,7 +274,7 @@ def _read_cordon_actions(kind: str, attributes: Mapping[str, Any]) -> dict[str, 
     blocks = get_mapping(attributes, "machine_override")  # of a rack, by name of the machine
     if kind == "nexus_bare_metal_machine":
         blocks = {str(attributes.get("name")): attributes}
-    argument, value = _CORDONED_VALUES[kind]
+    argument, value = _CORDONED_VALUES[kind]  # of a cordoned machine: ("cordoned", True) in a rack
     cordoned = {name: "cordon" for name, block in blocks.items() if block.get(argument) == value}
     evacuated = {name: "evacuate" for name, block in blocks.items() if block.get("evacuate") is True}
     return {**cordoned, **evacuated}
@@ -485,7 +485,7 @@ def _replace_by_inputs(attributes: Mapping[str, Any], inputs: Mapping[Path, User
 
 
 def _replace_unchanged_secrets(change: Change) -> Mapping[str, Any]:
-    """Return the attributes before an update, {} for another action. Unchanged secrets become inputs, as after it."""
+    """Return the attributes before an update, with inputs for the unchanged secrets; {} for another action."""
     if change.action is not Action.UPDATE:
         return {}
     before, after = get_mapping(change.before), change.after

@@ -129,7 +129,7 @@ def _build_rules_section(rules: Sequence[SeparationVerdict]) -> Section:
 
 
 def _build_replay_section(replay: SiteReplay) -> Section:
-    """Build the section of a replay: VMs as the rule places them, others, and VMs not checked, by reason."""
+    """Build the section of a replay: VMs placed as by the rule, VMs elsewhere, and unchecked VMs by reason."""
     unchecked = sum(replay.unjudged.values())
     if not replay.judged:
         lines = [f"nothing could be checked ({format_count(unchecked, 'VM')} not checked)"]

@@ -121,7 +121,7 @@ def open_plan_prediction(
         changes, problems = _read_external_plan_changes(path, read_changes, location.confinement)
         site = _read_inventory(location, inventory)
     except DiagnosticsError as rejection:
-        yield PlanPredictionInput(None, diagnostics=tuple(rejection.diagnostics))
+        yield PlanPredictionInput(project=None, diagnostics=tuple(rejection.diagnostics))
         return
     with tempfile.TemporaryDirectory(prefix="nexusform-") as directory:
         yield _build_predicted_project(replace(location, directory=directory), site, changes, problems, scheduler)
@@ -191,7 +191,7 @@ def _build_predicted_project(
     changed_sites, changed_items, change_findings = read_changed_sites(inventory.documents, changes, machine_skus)
     problems += map(convert_problem, dict.fromkeys([*findings, *change_findings]))  # findings of both reads once
     if has_errors(problems):
-        return PlanPredictionInput(None, diagnostics=tuple(problems))
+        return PlanPredictionInput(project=None, diagnostics=tuple(problems))
     comparison = _compare_sites(current_sites, changed_sites, changed_items, scheduler)
     # The temporary directory is trusted; confined files were read before.
     project, project_problems = _build_project(replace(location, confinement=UNCONFINED), comparison, inventory.name)
@@ -209,7 +209,7 @@ def _build_predicted_project(
 def _select_existing_objects(
     before: Mapping[Reference, ImportedSiteObject], changed: Mapping[Reference, ImportedSiteObject]
 ) -> dict[Reference, ImportedSiteObject]:
-    """Return the remaining objects of `before`, clusters and VMs as in `changed`. VM SKUs used only there are added."""
+    """Return the remaining objects of `before`, clusters and VMs with new values, and the VM SKUs new in `changed`."""
     after: dict[Reference, ImportedSiteObject] = {}
     for reference, item in before.items():
         if item.type not in _CHANGING_TYPES:
@@ -349,7 +349,7 @@ def _render_configuration_files(comparison: _SiteComparison, inventory: str) -> 
 
 
 def _compute_dependencies(comparison: _SiteComparison) -> dict[Address, list[Address]]:
-    """Compute dependencies: each new object or changed cluster needs the one before, the first one all changed VMs."""
+    """Build a chain of new objects and changed clusters: each needs the one before, and the first all changed VMs."""
     changing = [  # existing objects with other values or references after the changes
         address
         for address, item in comparison.before.items()

@@ -307,7 +307,7 @@ class _Reconciler:
         for address, observed_object in observed.items():
             instances[address] = replace(instances[address], current=observed_object)
         for record in build_journal_records(verification, replace(self.state, instances=instances)):
-            if record.instance is not None:
+            if record.instance is not None:  # with verified predictions in its private note
                 instances[record.address] = record.instance
         for address, current in list(iterate_current_objects(instances)):
             if address.type != "nexus_site":

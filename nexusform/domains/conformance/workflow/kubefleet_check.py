@@ -76,7 +76,7 @@ def check_with_kubefleet(result: PlanResult, programs: str, seconds: float) -> P
                 check.check_placement(placement)
     except ProgramProblem as problem:
         raise ProgramCheckProblem(str(problem)) from None
-    total = len([placement for placement in placements if placement.needs_scheduling])
+    total = len([placement for placement in placements if placement.needs_scheduling])  # also those not checked
     summary = ProgramCheck(PROGRAM, version, check.checked, total, "placement", tuple(check.differences))
     return ProgramCheckOutcome(summary, tuple(check.cases), has_timed_out)
 
@@ -263,6 +263,6 @@ def find_scheduled_status(placement: Body) -> str:
 
 
 def read_binding_scores(spec: Body) -> dict[str, int | None]:
-    """Return the scores of a binding."""
+    """Return the scores of a binding; KubeFleet names the score for topology spread "priorityScore"."""
     scores = get_mapping(spec, "clusterDecision", "clusterScore")
     return {"affinity": scores.get("affinityScore"), "topologySpread": scores.get("priorityScore")}

@@ -163,7 +163,7 @@ class LoopbackPrograms:
     def _is_served(self, path: str) -> bool:
         """Return whether the API server answers a read with success."""
         with suppress(WebError):
-            return self._send_once("GET", path, None, "").is_success
+            return self._send_once("GET", path, body=None, patch="").is_success
         return False
 
     def _send_once(self, method: str, path: str, body: Mapping[str, Any] | None, patch: str) -> ApiResponse:

@@ -108,7 +108,7 @@ class _NovaSiteReplay:
             if change.address.type == _SITE_TYPE and change.after is not None and change.id == site.id
         )
         self._placed: dict[Token, tuple[str, PlacedVm]] = {
-            token: (str(address), vms.placements.vms[key])  # address and planned VM
+            token: (str(address), vms.placements.vms[key])  # by token in the scheduler: address and planned VM
             for address, vms in result.objects.items()
             if vms.request.site is site
             for key, token in vms.placements.new_handles.items()
@@ -137,7 +137,7 @@ class _NovaSiteReplay:
     def build_case(self, request: _NovaDriverRequest, hosts: list[str], version: str) -> Body:
         """Build the case of `nexusform conformance` for a decision of Nova among its equally good `hosts`."""
         servers, group = dict(request.servers), request.body["group"]
-        for host in group["members"] if group else ():  # hosts of members: mark the newest server on each
+        for host in group["members"] if group else ():  # of a member: the newest server there counts as it
             members = [name for name, server in servers.items() if server["host"] == host and "group" not in server]
             if members:
                 servers[members[-1]] = {**servers[members[-1]], "group": group["name"]}

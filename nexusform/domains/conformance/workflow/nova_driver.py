@@ -126,7 +126,7 @@ class NovaSiteState:
         self.filters = [filter_classes[name]() for name in names]
         for item in self.filters:
             if hasattr(item, "servicegroup_api"):
-                item.servicegroup_api.service_is_up = lambda service: service["is_up"]  # by update_host_state
+                item.servicegroup_api.service_is_up = lambda service: service["is_up"]  # set by update_host_state
         self.weighers = [weigher() for weigher in weights.all_weighers() if weigher.__name__ != "CrossCellWeigher"]
 
     def create_providers(self) -> None:
@@ -310,7 +310,7 @@ class NovaSiteState:
         return hosts
 
     def add_server(self, name: str, server: dict[str, Any], choice: list[Any]) -> None:
-        """Add a server to its host, with the resources of the chosen allocation candidate, [] for computed ones."""
+        """Add a server to its host, with resources of the chosen allocation candidate; without one, compute them."""
         host = server["host"]
         provider = self.providers[host]
         server["resources"] = (

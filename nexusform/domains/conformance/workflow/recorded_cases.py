@@ -244,7 +244,7 @@ def score_conformance_cases(cases: Iterable[LocatedConformanceCase], answer: Ans
             unanswered = iter(batch)
             with suppress(BrokenProcessPool):
                 answers = pool.map(partial(_predict_case_answer, answer), batch, chunksize=_CHUNK)
-                for result, item in zip(answers, unanswered, strict=False):
+                for result, item in zip(answers, unanswered, strict=False):  # takes an item only after its answer
                     _add_case_result(score, item, *result)
             for item in unanswered:
                 _add_case_result(score, item, None, "a process ended unexpectedly, perhaps for lack of memory")

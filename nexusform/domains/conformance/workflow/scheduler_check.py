@@ -277,7 +277,7 @@ class KubeSchedulerCheck:
         """Build the case of `nexusform conformance`: the last of `answers` (node, "" for none) is the decision."""
         pods = [build_pod_manifest(spec, name, node) for (spec, node), names in self._pods.items() for name in names]
         own_name = pod["metadata"]["name"]
-        # A finished pod shows the snapshot includes pods, even if none is running.
+        # A finished pod marks the snapshot as one with pods, even if none is running.
         finished = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "finished", "namespace": "default"}}
         finished |= {"spec": {"containers": [{"name": "c", "image": "i"}]}, "status": {"phase": "Succeeded"}}
         objects: list[Any] = [*self._nodes, *(item for item in pods if item["metadata"]["name"] != own_name), finished]

@@ -15,7 +15,7 @@ class LspArguments(Struct, frozen=True, kw_only=True):
 
 
 @define_command("lsp", LspArguments, has_trust_flags=False)
-def lsp(arguments: LspArguments) -> int:  # noqa: ARG001 - one face
+def lsp(arguments: LspArguments) -> int:  # noqa: ARG001 - each command has arguments
     """Start the language server on stdin and stdout, for editors.
 
     Provides diagnostics, completion, hover, definitions, renaming, formatting and placement hints.

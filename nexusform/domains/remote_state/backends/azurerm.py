@@ -93,7 +93,7 @@ class AzureBackend(LineJournalBackend):
                 self._blob.upload_blob(document, overwrite=False)
 
     def write_merged_state(self, document: bytes, keep: Sequence[bytes] = ()) -> None:
-        """Write the document, then empty the journal but for `keep`. Readers skip lines before a mark added first."""
+        """Write the document, then empty the journal but for `keep`. A mark lets its readers skip older lines."""
         with self._convert_errors("write to the journal"):
             if keep or self._journal.has_lines():
                 self._journal.add_lines([journal_lines.build_compaction_mark(document), *keep])
@@ -287,7 +287,7 @@ class _BlobJournal:
     def __init__(
         self, container: ContainerClient, prefix: str, check_lease: Callable[[], None], max_bytes: int
     ) -> None:
-        """Prepare access to blobs with the `prefix` in their names. `check_lease` raises BackendProblem without it."""
+        """Prepare access to blobs with this name prefix. `check_lease` raises BackendProblem if the lease is lost."""
         self._max_bytes = max_bytes
         self._container = container
         self._prefix = prefix
@@ -319,13 +319,13 @@ class _BlobJournal:
         self._blob = None
 
     def write_seal(self, lock_id: str) -> None:
-        """Append a seal after the last record, so that no former writer can append."""
+        """Append a seal record: a former writer expects the old end of the blob, so its next append fails."""
         if self._list_names():
             self._open_journal_blob()
             self._write_lines([journal_lines.build_seal_record(lock_id)])
 
     def delete(self) -> None:
-        """Delete the blobs; the numbering continues."""
+        """Delete the blobs; later ones continue their numbers."""
         for name in self._list_names():
             self._get_blob(name).delete_blob()
         self._blob = None

@@ -257,7 +257,7 @@ class PostgresBackend:
 
     @contextmanager
     def _open_session(self, operation: str) -> Iterator[Connection[Any]]:
-        """Yield the session of the lock held here, one user at a time; without a lock one for this call."""
+        """Yield the session of the lock held here, one user at a time; without a lock, a session for this call."""
         lock_state = self._lock_state
         with self._translate_errors(operation):
             if lock_state is not None:
@@ -284,7 +284,7 @@ class PostgresBackend:
         return _fetch_limited(connection, self._database.format_sql(query), (self._database.max_bytes, self._workspace))
 
     def _replace_document(self, connection: Connection[Any], row: int, document: bytes) -> None:
-        """Replace a different document of the workspace `row`; keep it as a version, and delete surplus old ones."""
+        """Replace the document of the workspace `row` unless it is equal; keep it as a version, delete surplus ones."""
         current = self._read_document(connection)
         if current == document:
             return

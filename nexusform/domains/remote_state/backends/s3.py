@@ -84,7 +84,7 @@ class S3Backend(LineJournalBackend):
         self.check_lease()
 
     def write_merged_state(self, document: bytes, keep: Sequence[bytes] = ()) -> None:
-        """Write the document, then empty the journal but for `keep`. Readers skip lines before a mark added first."""
+        """Write the document, then empty the journal but for `keep`. A mark lets its readers skip older lines."""
         with self._convert_errors("write to the journal"):
             has_lines = bool(keep) or self._journal.has_lines()
             if has_lines:
@@ -397,7 +397,7 @@ class _BucketJournal:
         while True:
             try:
                 seal = journal_lines.build_seal_record(lock_id) + b"\n"
-                self._objects.put(f"{self._prefix}{self._last_written + 1:010}", seal, "")
+                self._objects.put(f"{self._prefix}{self._last_written + 1:010}", seal, etag="")
             except _WriteConflict:
                 self._last_written += 1  # the former holder was still writing, and took the number
             else:
@@ -419,7 +419,7 @@ class _BucketJournal:
         self._check_lease()
         if self._last_written is None:
             self._last_written = self._find_last_number()
-        self._objects.put(f"{self._prefix}{self._last_written + 1:010}", b"\n".join([*lines, b""]), "")
+        self._objects.put(f"{self._prefix}{self._last_written + 1:010}", b"\n".join([*lines, b""]), etag="")
         self._last_written += 1
         self._check_lease()  # a holder that slept meanwhile must not act upon what it wrote
 

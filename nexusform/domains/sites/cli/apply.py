@@ -154,7 +154,7 @@ def _find_wave_obstacle(
     unfinished = [name for name in names if not progress.is_finished(name)]
     pending = list(filter(plan.has_pending_sites, unfinished))
     started_wave = progress.find_unfinished_wave()  # "": no wave is in progress
-    needs_no_run = bool(progress.lines) and not pending and not started_wave  # only waves without changes are left
+    needs_no_run = bool(progress.lines) and not pending and not started_wave  # applied, but for waves without changes
     if not unfinished or needs_no_run:
         return build_error("saved-plan-already-applied", "The whole plan was applied already. Plan again.")
     if wave in names and wave not in unfinished:

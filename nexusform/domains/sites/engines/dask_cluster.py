@@ -143,7 +143,7 @@ class DaskTaskEngine:
         while pending or running:
             try:
                 while pending and not is_stopping():
-                    # An apply is sent only to a free thread: in the cluster's queue, it would start after a failure.
+                    # An apply is sent only to a free thread: a queued one could start after the stop of its wave.
                     is_apply = pending[-1].kind is SiteTaskKind.APPLY
                     limit = self._count_threads() if is_apply else self.parallelism
                     if len(running) >= min(max_running(), limit):
@@ -253,7 +253,7 @@ def _read_certificates(environment: Mapping[str, str], address: str) -> dict[str
 
 
 def _release_abandoned_locks(worker: FleetTaskWorker) -> None:
-    """Release the locks of commands without a heartbeat every ten seconds, without end (in a daemon thread)."""
+    """Release the locks of commands without a recent heartbeat: every ten seconds, without end (daemon thread)."""
     while True:
         sleep(10.0)
         worker.release_abandoned_locks()

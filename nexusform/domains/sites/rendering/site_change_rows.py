@@ -46,7 +46,7 @@ def replace_site_name(text: str, site: str) -> str:
 
 
 def count_placements(plan: Plan) -> dict[str, int]:
-    """Count placed, moved and removed objects as for limits: lost or stopped ones are moved, forgotten ones removed."""
+    """Count placements for limits: lost and stopped objects count as moved, forgotten ones as removed."""
     counts = Counter(row.action for row in plan.placements)
     lost_count, forgotten_count = counts[PlacementAction.LOSE], counts[PlacementAction.FORGET]
     return {

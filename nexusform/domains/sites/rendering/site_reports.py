@@ -304,7 +304,7 @@ def _summarize_replay(results: Sequence[SiteResult]) -> str:
 
 
 def _build_replay_rows(result: SiteResult) -> Iterable[TableLine]:
-    """Build a row for each rack_spread: VMs explained by the rule, certain ones, by chance, and not checked."""
+    """Build a row for each rack_spread: VMs placed as by the rule, certain ones, expected by chance, not checked."""
     for finding in result.findings:
         figures = finding.figures
         hits_text = f"{round(figures['hits']):,} of {round(figures['verified']):,}"

@@ -176,7 +176,7 @@ def read_definition(
     names = NameScope(functions, {"path": path_names})
     reading = _FileReading(names, root, problems, allowed_sources, read_digests, confinement)
     sites, waves = _read_sites_and_waves(body, reading)
-    problems[:] = _merge_equal_problems(problems, {site.name for site in sites})
+    problems[:] = _merge_equal_problems(problems, {site.name for site in sites})  # also in `reading`
     if has_errors(problems):
         return None, problems, sources
     file_lines = "".join(f"{name} {digest}\n" for name, digest in sorted(read_digests.items()))

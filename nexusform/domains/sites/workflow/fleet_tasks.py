@@ -76,7 +76,7 @@ def open_fleet(
     allowed_directories = tuple(str(Path(directory).absolute()) for directory in allowed_sources)
     definition, problems, sources = read_definition(".", location.confinement, now, allowed_directories)
     if definition is None:
-        return OpenedFleet(None, tuple(problems), sources)
+        return OpenedFleet(fleet=None, diagnostics=tuple(problems), sources=sources)
     context = FleetContext(
         root=str(Path.cwd()),
         definition_digest=definition.digest,

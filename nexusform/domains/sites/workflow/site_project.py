@@ -103,7 +103,7 @@ _MAX_CACHED: Final = 64
 
 
 def load_cached_configuration(location: CommandContext) -> tuple[Configuration, list[Diagnostic]]:
-    """Load the root module in the current directory; sites with the same one share it until its files change."""
+    """Load the root module in the current directory; sites with the same module share it until its files change."""
     key = (str(Path.cwd()), location.confinement)
     cached = _CACHE.get(key)
     if cached is not None and cached.signature and cached.signature == _compute_signature(cached.configuration):
@@ -136,7 +136,7 @@ def _build_inputs_file_name(site: SiteEntry) -> str:
 
 
 def _build_assignments(site: SiteEntry, configuration: Configuration) -> tuple[Sequence[Assignment], list[Diagnostic]]:
-    """Build the assignments of inputs; report inputs not declared by the root module."""
+    """Read the inputs like a JSON file of variables; report inputs not declared by the root module."""
     variables = configuration.root.variables
     problems = [
         build_error(

@@ -140,7 +140,7 @@ class FleetTaskWorker:
         return runners[task.kind](task, site)
 
     def _prepare_site(self, task: Task, site: SiteEntry) -> SiteResult:
-        """Lock the site and plan it again. Keep plan and lock if it is the approved plan and changes anything."""
+        """Lock the site and plan it again. Keep lock and plan if the plan is the approved one and changes anything."""
         self._release_lock(task)  # of an earlier attempt
         opened = open_site_project(task.fleet, site, os.environ)
         if opened.project is None:

@@ -84,7 +84,7 @@ def apply_waves(fleet_apply: FleetApply, waves: Sequence[Wave]) -> WaveStop | No
     """Apply `waves` in order; return the stop, None if all are finished. Raises FileProblem, TaskEngineError."""
     gate = [_wait_for_soak, _stop_without_approval]
     if not fleet_apply.observer.can_ask:
-        gate.reverse()  # report a missing approval at once
+        gate.reverse()  # a missing approval stops the run before the wait
     for wave in waves:
         if fleet_apply.progress.is_finished(wave.name):
             continue  # in an earlier run

@@ -90,7 +90,7 @@ class _AppliedModule(Struct):
 class RunBlockExecutor(Struct):
     """Executor of the runs of one file. States are kept by module, outputs by run."""
 
-    place: CommandContext
+    context: CommandContext
     file: TestFile
     configuration: Configuration
     var_options: Sequence[tuple[str, str]]
@@ -102,7 +102,7 @@ class RunBlockExecutor(Struct):
 
     def run(self, block: RunBlock, configuration: Configuration) -> RunOutcome:
         """Execute one run. Raises RunBlockError."""
-        # The scope of expressions outside of the configuration.
+        # The scope of expressions in the test file: its variables replace those from outside.
         variables, problems = self._read_external_variables(self.configuration)
         functions = build_state_evaluation(self._build_request(self.configuration)).settings.functions()
         scope = TestFileScope(functions, variables, self.outputs)
@@ -125,17 +125,17 @@ class RunBlockExecutor(Struct):
             raise RunBlockError(problems)
         key = block.state_key or block.source  # runs with the same key share a state
         project = Project(
-            context=replace(self.place, state_path=""),
+            context=replace(self.context, state_path=""),  # the state is in memory
             configuration=tested_configuration,
             variables=values,
             sources=self.sources,
             registries=build_registries(),
-            files=ConfinedFileAccess(self.place.confinement),
+            files=ConfinedFileAccess(self.context.confinement),
             backend=self._backends.setdefault(key, MemoryBackend()),
             data_values=overrides.data,
             planned_values=overrides.planned,
-            remote_states=RemoteStateReader(self.place, tested_configuration.settings),
-            servers=ServerResponseCache(self.place),
+            remote_states=RemoteStateReader(self.context, tested_configuration.settings),
+            servers=ServerResponseCache(self.context),
         )
         with self._open_session(project, overrides) as session:
             outcome = self._execute_run(block, session, problems)
@@ -148,16 +148,16 @@ class RunBlockExecutor(Struct):
         """Return the variables with a value from the environment, variable files and flags, or with a default."""
         variables, problems = read_root_variables(
             configuration,
-            environment=self.place.environment,
+            environment=self.context.environment,
             var_options=self.var_options,
-            directory=self.place.directory,
-            confinement=self.place.confinement,
+            directory=self.context.directory,
+            confinement=self.context.confinement,
         )
         declared_variables = configuration.root.variables
         values = {
             name: value
             for name, (value, origin) in variables.items()
-            if origin.text != "default" or declared_variables[name].default is not None  # it has a value
+            if origin.text != "default" or declared_variables[name].default is not None  # else it has no value
         }
         return values, [problem for problem in problems if problem.id not in (_MISSING, _UNDECLARED)]  # each run checks
 
@@ -189,9 +189,9 @@ class RunBlockExecutor(Struct):
 
     def _build_request(self, configuration: Configuration) -> PlanRequest:
         """Build the request to evaluate a configuration without a state and variables."""
-        files = ConfinedFileAccess(self.place.confinement)
+        files = ConfinedFileAccess(self.context.confinement)
         project = Project(
-            context=self.place,
+            context=self.context,
             configuration=configuration,
             variables={},
             sources={},
@@ -320,7 +320,7 @@ def _evaluate_assertion(
     if has_errors(diagnostics):
         return "error", [replace(d, block=block.header) for d in diagnostics]
     previous_count = len(evaluation.diagnostics)  # the evaluation adds those of the condition
-    status, message = evaluate_condition(condition, evaluation, scope, "")
+    status, message = evaluate_condition(condition, evaluation, scope, address="")
     diagnostics = [replace(d, block=d.block or block.header) for d in evaluation.diagnostics[previous_count:]]
     if status == "fail":
         diagnostics.append(build_failure(condition, "assert", message, address="", block=block.header, scope=scope))

@@ -197,7 +197,7 @@ def build_tested_configuration(
     providers = {**configuration.root.providers, **file.providers}
     for mock in file.mocks.values():
         name, _, alias = mock.key.partition(".")
-        # Without settings, the default provider (simulated) connects to no system. Unknown names are reported later.
+        # A mock becomes a simulated provider without settings: no system is called. Unknown names are reported later.
         name = DEFAULT_PROVIDER if name in PROVIDERS else name
         span = providers[mock.key].span if mock.key in providers else mock.span
         body = Body((), (), mock.span, mock.span)

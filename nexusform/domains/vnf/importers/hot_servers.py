@@ -262,7 +262,7 @@ def compute_group_repetition(
         maximum=None if limit is None or outer_limit is None else min(limit * outer_limit, MAX_INSTANCES),
         members=min(sizes.members * outer.members, MAX_INSTANCES),
         group=name,
-        is_explicit=sizes.is_explicit and (outer.is_explicit or not outer.group),  # no outer group: nothing is missing
+        is_explicit=sizes.is_explicit and (outer.is_explicit or not outer.group),  # "": no group around it
         unknown_count=unknown_count,
     )
 
@@ -315,9 +315,9 @@ _VNIC_TYPE: Final = "binding:vnic_type"
 def add_server_vdu(
     reading: HotReading, template: Template, name: str, properties: Node, repeat: ResourceRepetition, hints: Hints
 ) -> None:
-    """Add a server of a template as a VDU (kind of VM), with its scheduler hints. The VDU has the name of the server.
-    If the VNFD has a VDU named after its group instead, it has this name. A name in use is extended, with a warning.
-    Report an invalid name, and a missing number of servers.
+    """Add a server of a template as a VDU (kind of VM), with its scheduler hints. It has the name of the server, or of
+    a group around it if the VNFD has a VDU of this name only. A name in use is extended, with a warning. Report an
+    invalid name, and a missing number of servers.
     """
     notes = template.notes
     outer_name = template.scope.rpartition("/")[2] or repeat.group  # the resource around it, "": none

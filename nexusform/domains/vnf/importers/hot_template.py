@@ -150,7 +150,7 @@ def _add_scaling_group(reading: HotReading, context: _ResourceContext, name: str
     elif not kind:
         detail = f'the group "{name}" has no resource to repeat; each member counts as one server.'
         notes.add_warning(body, CORRECTED, detail)
-        no_properties = Node(None, body.position)
+        no_properties = Node(data=None, position=body.position)
         add_server_vdu(reading, inner_template, name, no_properties, repetition, hints)
     else:
         reason = "is in too many groups" if kind in _REPEATED_TYPES else "is not a server"
@@ -180,7 +180,7 @@ def _add_nested_template(reading: HotReading, context: _ResourceContext, name: s
         )
         notes.add_warning(body, NOT_GIVEN, detail)
         server_name = find_vdu_name(body.data) or name
-        add_server_vdu(reading, template, server_name, Node(None, body.position), repetition, hints)
+        add_server_vdu(reading, template, server_name, Node(data=None, position=body.position), repetition, hints)
         return
     if file in template.chain or context.depth >= _MAX_DEPTH:
         detail = f'the nested template "{file}" includes itself, or is nested too deeply.'
@@ -189,7 +189,7 @@ def _add_nested_template(reading: HotReading, context: _ResourceContext, name: s
     if file not in reading.parsed_templates:  # parse each file once
         file_notes = reading.notes[file] = DocumentFindings(f'nested["{file}"]')
         documents = parse_documents(reading.nested[file], file_notes)
-        reading.parsed_templates[file] = next(iter(documents), Node(None, TextPosition(1, 1)))
+        reading.parsed_templates[file] = next(iter(documents), Node(data=None, position=TextPosition(1, 1)))
     values = {key: template.resolve_value(part) for key, part in properties.list_fields()}  # its parameters
     inner = Template(
         notes=reading.notes[file],

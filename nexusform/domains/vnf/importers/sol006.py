@@ -81,8 +81,7 @@ def list_flavours(document: Mapping[str, Any]) -> list[str]:
     ids: list[str] = []
     for key, descriptor in document.items():
         if _strip_yang_prefix(str(key)) == _DESCRIPTOR:
-            flavours = list_mappings(descriptor, _FLAVOUR)
-            ids += [str(flavour["id"]) for flavour in flavours if flavour.get("id") is not None]
+            ids += [str(body["id"]) for body in list_mappings(descriptor, _FLAVOUR) if body.get("id") is not None]
     return ids
 
 
@@ -171,7 +170,7 @@ def _build_vdu(
         notes.add_error(body, INVALID_DOCUMENT, f'the VDU "{name}" has no vdu-profile in the flavour.')
     else:
         # The YANG default of the minimum is 1.
-        minimum = parse_count_or_default(profile.get_node("min-number-of-instances"), notes, 1)
+        minimum = parse_count_or_default(profile.get_node("min-number-of-instances"), notes, default=1)
         maximum = parse_instance_count(profile.get_node("max-number-of-instances"), notes)
     if maximum is not None and maximum < minimum:
         detail = f'the VDU "{name}" has at most {maximum} instances, but at least {minimum}.'
@@ -199,7 +198,7 @@ def _parse_vdu_size(name: str, body: Node, descriptor: Node, notes: DocumentFind
         hint = suggest_name(compute_name, computes)
         detail = f'the VDU "{name}" has no defined virtual-compute-desc; its size is unknown.{hint}'
         notes.add_warning(compute_reference, IGNORED, detail)
-    compute = computes.get(compute_name, Node(None, body.position))
+    compute = computes.get(compute_name, Node(data=None, position=body.position))
     cpus = _parse_positive_number(compute.get_node("virtual-cpu", "num-virtual-cpu"), notes)
     memory_gib = _parse_positive_number(compute.get_node("virtual-memory", "size"), notes)
     storage_bodies = descriptor.get_node("virtual-storage-desc").list_items()
@@ -236,12 +235,12 @@ def _list_instantiation_levels(flavour: Node, context: _DescriptorContext) -> It
         numbers: dict[str, int] = {}
         for part in body.get_node("vdu-level").list_items():
             vdu = context.find_vdu(part.get_node("vdu-id"), f'the instantiation-level "{name}"')
-            number = parse_count_or_default(part.get_node("number-of-instances"), context.notes, 1)
+            number = parse_count_or_default(part.get_node("number-of-instances"), context.notes, default=1)
             if vdu:  # an unknown VDU ("") is reported
                 numbers[vdu] = number
         scale_levels: dict[str, int] = {}
         for part in body.get_node("scaling-info").list_items():
-            level = parse_count_or_default(part.get_node("scale-level"), context.notes, 0)
+            level = parse_count_or_default(part.get_node("scale-level"), context.notes, default=0)
             scale_levels[_get_name(part.get_node("scaling-aspect-id"))] = level
         yield InstantiationLevel(name, scale_levels, numbers, Origin(context.notes.file, body.line))
 
@@ -278,9 +277,9 @@ def _list_scaling_aspects(flavour: Node, context: _DescriptorContext) -> Iterato
         order = [step for step, _ in named_steps] or list(deltas)
         increments: dict[str, list[int]] = {}  # by VDU: the VMs added by each step
         for position, step in enumerate(order):
-            for part in deltas.get(step, Node(None, body.position)).get_node("vdu-delta").list_items():
+            for part in deltas.get(step, Node(data=None, position=body.position)).get_node("vdu-delta").list_items():
                 vdu = context.find_vdu(part.get_node("id"), f'the scaling-aspect "{name}"')
-                number = parse_count_or_default(part.get_node("number-of-instances"), context.notes, 1)
+                number = parse_count_or_default(part.get_node("number-of-instances"), context.notes, default=1)
                 if vdu:  # an unknown one ("") is reported
                     numbers = increments.setdefault(vdu, [0] * len(order))
                     numbers[position] = number
@@ -331,4 +330,5 @@ def _build_placement_rule(
     label = _strip_yang_prefix(_get_name(scope_node)).replace("_", "-")
     scope = parse_rule_scope((name, body), (label, scope_node), _SCOPES, notes)
     if scope:
-        yield PlacementRule(name, is_affinity, True, scope, vdus, Origin(notes.file, body.line), label=label)  # hard
+        is_hard, origin = True, Origin(notes.file, body.line)  # SOL006 has no soft rules
+        yield PlacementRule(name, is_affinity, is_hard, scope, vdus, origin, label=label)

@@ -62,7 +62,7 @@ class Topology(Struct, frozen=True):
             name = node.data["get_input"]
             path = name if isinstance(name, list) else [name]
             node = Node(get_value_at_path(self.inputs, *map(str, path)), node.position)
-        return Node(None, node.position)
+        return Node(data=None, position=node.position)
 
 
 def parse_topology(
@@ -105,7 +105,7 @@ def _find_topology(document: Node, notes: DocumentFindings) -> Node:
     parts = ("node_templates", "node_template", "groups", "policies")
     misplaced_parts = [name for name in parts if name in get_mapping(document.data)]
     if not misplaced_parts:
-        return Node(None, document.position)
+        return Node(data=None, position=document.position)
     verb, pronoun = ("is", "it") if len(misplaced_parts) == 1 else ("are", "them")
     detail = (
         f"{', '.join(misplaced_parts)} {verb} at the top level of the document. TOSCA requires "

@@ -224,7 +224,7 @@ def _list_placement_rules(
     """
     for name, body in topology.policies:
         kind = topology.get_kind(body)
-        rule = (_RULES[kind], True) if kind in _RULES else parse_legacy_placement(name, body, topology)
+        rule = (_RULES[kind], True) if kind in _RULES else parse_legacy_placement(name, body, topology)  # True: hard
         if rule is None:
             continue  # no placement policy, or an invalid one
         is_affinity, is_hard = rule
@@ -264,8 +264,8 @@ def _report_small_minimums(name: str, targets: tuple[str, ...], topology: Topolo
 def _select_known_names(
     references: list[tuple[str, Node]], known_names: list[str], description: str, topology: Topology
 ) -> list[str]:
-    """Return the known ones of the referenced names; names of no node of the document are reported. `description` is
-    the report, with {} for the name.
+    """Return the referenced names in `known_names`. Report names of no node of the document; skip other nodes silently.
+    `description` is the report, with {} for the name.
     """
     for name, node in references:
         if name not in (*known_names, *topology.node_names):
@@ -331,11 +331,11 @@ def _parse_legacy_scaling(topology: Topology) -> Iterator[_LegacyScaling]:
         if not vdus:
             topology.notes.add_warning(body, IGNORED, f'the policy "{name}" applies to no VDU; it is ignored.')
             continue
-        minimum = parse_count_or_default(topology.get_value(properties, "min_instances"), topology.notes, 0)
+        minimum = parse_count_or_default(topology.get_value(properties, "min_instances"), topology.notes, default=0)
         maximum = parse_instance_count(topology.get_value(properties, "max_instances"), topology.notes)
         default_node = topology.get_value(properties, "default_instances")
         initial = parse_count_or_default(default_node, topology.notes, max(minimum, 1))
-        step = max(parse_count_or_default(topology.get_value(properties, "increment"), topology.notes, 1), 1)
+        step = max(parse_count_or_default(topology.get_value(properties, "increment"), topology.notes, default=1), 1)
         levels = max((maximum or 0) - initial, 0) // step  # 0 without a maximum
         steps = tuple(VduScaleSteps(vdu, (step,)) for vdu in vdus)
         aspect = ScalingAspect(name, levels, steps, Origin(topology.notes.file, body.line))
@@ -473,7 +473,7 @@ def _list_scaling_aspects(topology: Topology, deltas: Mapping[str, Mapping[str, 
     """
     for _, body in _select_policies(topology, "ScalingAspects"):
         for name, part in body.get_node("properties", "aspects").list_fields():
-            maximum = parse_count_or_default(topology.get_value(part, "max_scale_level"), topology.notes, 0)
+            maximum = parse_count_or_default(topology.get_value(part, "max_scale_level"), topology.notes, default=0)
             order = [text for text, _ in part.get_node("step_deltas").list_texts()]
             deltas_by_vdu = deltas.get(name, {})
             if not deltas_by_vdu:

@@ -86,7 +86,7 @@ class TackerClient:
         pause = _FIRST_WAIT
         while True:
             try:
-                return self._send("GET", path, None, query)
+                return self._send("GET", path, body=None, query=query)
             except TackerProblem as problem:
                 if not problem.is_unreachable or self.timing.read_clock() + pause > ends_at:
                     raise
@@ -119,7 +119,7 @@ class TackerClient:
         ends_at = self.timing.read_clock() + _UNLOCK_SECONDS
         while True:
             try:
-                return self._send(method, path, body, {})
+                return self._send(method, path, body, query={})
             except TackerProblem as problem:
                 if problem.status != _CONFLICT or self.timing.read_clock() > ends_at:
                     raise

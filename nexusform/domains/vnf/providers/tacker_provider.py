@@ -199,12 +199,12 @@ class TackerProvider(FixedIdentity):
         else:
             instance = self._find_owned_instance(f"{request.key.id}#{request.key.creation}")
         if instance is None:
-            return ReadResult(None, is_observed=True)
+            return ReadResult(attributes=None, is_observed=True)
         runner = OperationRunner(self._client, _NO_REQUEST, self._options.on_failure, 0.0)  # runs nothing, only reads
         if is_running(runner.find_latest_operation(instance.id)):
             return ReadResult({**known, "vnf_instance_id": instance.id}, is_observed=True, is_settled=False)
         if not instance.is_instantiated:
-            return ReadResult(None, is_observed=True)
+            return ReadResult(attributes=None, is_observed=True)
         observed = _add_observed_vnfcs({**known, "vnf_instance_id": instance.id}, instance)
         targets = compute_target_levels(request.planned) if request.planned is not None else {}
         is_settled = all(instance.scale_levels.get(aspect, 0) == level for aspect, level in targets.items())
@@ -258,7 +258,7 @@ class TackerProvider(FixedIdentity):
 
     def _recreate_vnfcs(self, runner: OperationRunner, instance: VnfInstance, planned: Mapping[str, Any]) -> None:
         """Run the healing of the VNFCs (VMs) to re-create, unless an interrupted run of this step did. The plan marks
-        them as healed, without ids. The last read recorded these; Tacker may have removed some since.
+        them (operation HEALED), without ids. Their ids are those of the last read; Tacker may have removed some since.
         """
         existing = {vnfc.id for vnfc in instance.vnfcs}
         recorded: Mapping[str, str] = get_mapping(runner.request.private_note, _IDS_KEY)

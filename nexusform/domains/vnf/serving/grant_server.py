@@ -65,7 +65,7 @@ class GrantServer(ThreadingHTTPServer):
         self.journal = journal
         self.packages = packages
         self.token = token
-        self.lock = Lock()
+        self.lock = Lock()  # one decision at a time
         self.scheme = "http"
         if tls is not None:
             self.scheme = "https"
@@ -185,7 +185,7 @@ class _GrantRequestHandler(BaseHTTPRequestHandler):
         return True
 
     def _reject(self, status: HTTPStatus, detail: str) -> None:
-        self.close_connection = True
+        self.close_connection = True  # the body of the request may be unread
         body = build_problem_details_response(status, status.phrase, detail).body
         self._send(status, json.dumps(body).encode(), "application/problem+json")
 
@@ -285,7 +285,7 @@ class VnfPackageFile(Struct, frozen=True):
 
 
 def list_packages(directory: str, files: Files) -> tuple[Mapping[str, VnfPackageFile], list[str]]:
-    """Return the packages of a directory by descriptor_id, and the problems of others."""
+    """Return the packages of a directory by descriptor_id, and the problems of unusable packages."""
     packages: dict[str, VnfPackageFile] = {}
     problems: list[str] = []
     for path in sorted(Path(directory).iterdir()):

@@ -354,7 +354,7 @@ def list_existing_vms(attributes: Mapping[str, Any]) -> tuple[PlacedVm, ...]:
                 vnfc["machine"], vnfc["rack"], vnfc["availability_zone"], tuple(vnfc.get("numa_cells") or ())
             ),
             provenance=vnfc.get("provenance") or DECIDED,
-            trigger=get_text(vnfc, "came"),
+            trigger=get_text(vnfc, "came"),  # its creating operation
         )
         for name, vnfc in vnfcs.items()
         if vnfc.get("machine")  # placed
@@ -370,7 +370,7 @@ def list_unplaced_vms(attributes: Mapping[str, Any]) -> UnplacedVms:
 
 
 def build_computed_attributes(
-    attributes: Mapping[str, Any], _surroundings: ResourceContext, placed_vms: Sequence[PlacedVm], unplaced: UnplacedVms
+    attributes: Mapping[str, Any], _context: ResourceContext, placed_vms: Sequence[PlacedVm], unplaced: UnplacedVms
 ) -> dict[str, Any]:
     """Return the attribute `vnfcs` (VMs by name), and `vnfc_ids` for those kept by Tacker. The field `came` of a VNFC
     is its creating operation; it is absent for instantiation. VNFCs on unknown hosts (`unplaced`) stay as recorded.
@@ -412,13 +412,13 @@ def _compute_node_labels(
     vdu = read_documents(attributes).vnf.find_vdu(vdu_name)
     if vdu is None or not (vdu.has_anti_affinity if operation == INSTANTIATED else vdu.has_scheduler_hints):
         return dict(configured_labels)
-    grant_zone = attributes.get("grant_zone")
-    granted_labels = {MACHINE_LABEL: str(grant_zone)} if grant_zone else {}
-    return {**configured_labels, CIS_NODE_LABEL: machine, **granted_labels}
+    # The driver writes the zone id of the grant into the machine label (kubernetes.io/zone), and sets no zone label.
+    granted_label = {MACHINE_LABEL: str(attributes["grant_zone"])} if attributes.get("grant_zone") else {}
+    return {**configured_labels, CIS_NODE_LABEL: machine, **granted_label}
 
 
 def build_displayed_value(attributes: Mapping[str, Any], name: str) -> Any:
-    """Return an attribute for display: `vnfcs` with labels and operations, others as they are."""
+    """Return an attribute for display: `vnfcs` with node labels and creating operations, any other unchanged."""
     value = attributes.get(name)
     if name != "vnfcs" or not isinstance(value, Mapping):
         return value

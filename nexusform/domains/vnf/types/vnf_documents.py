@@ -144,7 +144,7 @@ def has_known_documents(attributes: Mapping[str, Any]) -> bool:
 
 
 def read_documents(attributes: Mapping[str, Any]) -> ParsedVnf:
-    """Parse the VNF documents in the arguments, all known, or return the result of earlier equal ones."""
+    """Parse the VNF documents in the arguments (all known). Equal documents are parsed once."""
     nested = get_mapping(attributes, "nested")
     return _read_cached(
         attributes.get("vnfd"),
