@@ -35,7 +35,7 @@ from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, has_errors
 from nexusform.interfaces.plugins import PluginRegistries
 from nexusform.language.parser import pause_garbage_collection
 from nexusform.plans.impact.guard_rails import GuardRailLimit, apply_limits, parse_guard_rail_limits
-from nexusform.plans.plan import Plan
+from nexusform.plans.plan import Mode, Plan
 from nexusform.state.objects import EMPTY, State
 from nexusform.workflow.opening.command_context import CommandContext
 from nexusform.workflow.opening.project import OpenResult, open_project
@@ -168,7 +168,7 @@ def plan(arguments: PlanArguments) -> int:
     """Show planned changes and the placement of every VM, binding and pod.
 
     Exit code 0, or 1 for errors. With -detailed-exitcode, 2 if there are changes, and 1 if
-    there are none but objects were not read.
+    there are none but a hub or site was not read (with -refresh-only: any object).
 
     -fail-on=NAME:LIMIT sets guard rails. `moved:0`: no placement may move or lose its machine.
     `removed:0`: none may be removed or forgotten. `capacity:5`: capacity for 5 of the largest VM
@@ -276,7 +276,9 @@ def get_exit_code(plan: Plan, diagnostics: Iterable[Diagnostic], *, is_detailed:
         return 0
     if plan.has_changes:
         return _EXIT_CHANGES
-    return 1 if plan.has_unread_objects else 0  # changes of unread objects cannot be excluded
+    # Nothing read, or a check of drift without all objects: changes cannot be excluded.
+    is_unknown = plan.is_from_state or (plan.mode is Mode.REFRESH_ONLY and plan.has_unread_objects)
+    return 1 if is_unknown else 0
 
 
 def _load_signer(key_file: str) -> tuple[Signer | None, list[Diagnostic]]:

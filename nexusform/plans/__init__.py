@@ -12,6 +12,6 @@ PUBLIC = {  # public names of the package, by module
         "Action is_fully_decided PlanInputs Change CheckResult NumaSampling Drift FORGOTTEN_REASON "
         "InventoryRead Mode OutputChange RejectedCluster PlacementAction PlacementChange PlacementTable "
         "PlacementTotal Plan PREDICTION_KEY SitePredictionAccuracy Rollout RolloutStep SeparationVerdict "
-        "SeparationViolation Step StepKind VariableValue FeasibilityResult Feasibility LossEffect NOT_REFRESHED_IDS"
+        "SeparationViolation Step StepKind VariableValue FeasibilityResult Feasibility LossEffect NOT_READ_IDS"
     ),
 }

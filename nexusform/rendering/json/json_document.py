@@ -93,7 +93,7 @@ def build_plan_document(
         checks=_build_checks(plan.checks, _list_unchecked_conditions(plan, configuration)),
         timestamp=plan.timestamp,
         applyable=plan.has_changes and not plan.is_rejected,
-        complete=not (plan.errored or plan.targets or plan.excludes or plan.has_unread_objects),
+        complete=not (plan.errored or plan.targets or plan.excludes or plan.is_from_state),
         errored=plan.errored,
         decision=build_decision_document(plan),
         placement_changes=LazyArray(lambda: build_placement_changes(plan, placements)),

@@ -29,7 +29,7 @@ from nexusform.domains.sites.types.site_tasks import SiteResult, SiteStatus
 from nexusform.domains.sites.workflow.fleet_plan_file import build_failed_plan, save_failed_plan, sign_fleet_plan
 from nexusform.domains.sites.workflow.fleet_tasks import FleetPlanningResult, open_fleet, plan_fleet, select_sites
 from nexusform.domains.sites.workflow.undeclared_states import find_undeclared_sites, record_state_locations
-from nexusform.plans.plan import NOT_REFRESHED_IDS
+from nexusform.plans.plan import NOT_READ_IDS
 from nexusform.plans.saved.plan_file import MULTI_SITE_PLAN
 from nexusform.rendering.json.json_document import encode_document
 from nexusform.rendering.text.report_text import render_report_text
@@ -77,7 +77,7 @@ def plan(arguments: PlanArguments) -> int:
 
     Sites with equal changes share a row. A failed site is a row with its reason and blocks no
     other. Exit code 0, or 1 if a site is rejected. With -detailed-exitcode, 2 if
-    sites change, or 1 if objects were not read.
+    sites change, or 1 if one was not read.
     """
     screen = arguments.view.create_screen()
     reports = parse_reports(arguments.report, FORMATS.keys())
@@ -121,7 +121,7 @@ def plan(arguments: PlanArguments) -> int:
     if result.plan.select_by_status(SiteStatus.PLANNED):
         return EXIT_CHANGES
     found_ids = {finding.id for site in result.plan.sites for finding in site.result.diagnostics}
-    return 0 if found_ids.isdisjoint(NOT_REFRESHED_IDS) else 1  # unread objects may have changed
+    return 0 if found_ids.isdisjoint(NOT_READ_IDS) else 1  # a site that was not read may have changes
 
 
 def _replace_older_plan_file(arguments: PlanArguments) -> list[Diagnostic]:
