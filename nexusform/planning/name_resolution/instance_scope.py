@@ -183,7 +183,7 @@ def _resolve_resource(scope: InstanceScope, mode: Mode, kind: str, traversal: Tr
 
 
 def _resolve_variable_reference(scope: InstanceScope, traversal: Traversal) -> Lookup:
-    """Resolve var.NAME: its value, one step used after `var`, and no problems."""
+    """Resolve var.NAME to the value of the variable, with one used step after `var`."""
     declared = scope.instance.module.variables.get(traversal.first_name)
     if declared is None:
         return _build_unknown_lookup(traversal)
@@ -191,7 +191,7 @@ def _resolve_variable_reference(scope: InstanceScope, traversal: Traversal) -> L
 
 
 def _resolve_local_reference(scope: InstanceScope, traversal: Traversal) -> Lookup:
-    """Resolve local.NAME: its value, one step used after `local`, and no problems."""
+    """Resolve local.NAME to the value of the local, with one used step after `local`."""
     name = traversal.first_name
     if name not in scope.instance.module.locals:
         return _build_unknown_lookup(traversal)
@@ -232,7 +232,7 @@ def _resolve_path_reference(scope: InstanceScope, traversal: Traversal) -> Looku
 
 
 def _resolve_nexusform_name(scope: InstanceScope, traversal: Traversal) -> Lookup:
-    """Resolve `applying` or `workspace`: its value, one step used after the root, and no problems."""
+    """Resolve nexusform.applying (a bool) or nexusform.workspace (a text), with one used step after `nexusform`."""
     settings = scope.names.settings
     if traversal.first_name == "applying":
         return Lookup(build_boolean(settings.is_applying), 1)
@@ -240,7 +240,7 @@ def _resolve_nexusform_name(scope: InstanceScope, traversal: Traversal) -> Looku
 
 
 def _resolve_count_index_reference(scope: InstanceScope, traversal: Traversal) -> Lookup:
-    """Resolve count.index: the number, one step used after `count`, and no problems."""
+    """Resolve count.index to a number, with one used step after `count`."""
     key = scope.repetition.key
     if not isinstance(key, int):  # outside of a block with count
         return _build_unknown_lookup(traversal)
