@@ -148,13 +148,13 @@ class Ledger:
         return self._first + len(self.records) - 1
 
     def write_without_cells(self, packed: int, number: int | str) -> int:
-        """Record a counted VM on a machine with an assumed layout, and return its handle. On a real site its cells are
-        unknown too, so it is recorded without them; the assumed cells hold its capacity.
+        """Record a counted VM on a machine with VMs in unknown cells, and return its handle. `packed` has cells of the
+        assumed layout. The real ones are unknown, so the record replaces them, and `unknown_cells` keeps them.
         """
         record = _unpack_record(packed, number)
-        handle = self.write(packed - record.cells + UNKNOWN_CELLS, number)  # the lowest bits are the cells
+        handle = self.write(packed - record.cells + UNKNOWN_CELLS, number)  # the cells are in the lowest bits
         table, unknown_vms = self.site.capacity_table, self.unknown_cells[record.machine]
-        # The VM is already counted in the assumed layout. Of its resources only the disk is known to be taken.
+        # Outside of the assumed layout, only the disk of the VM is known to be taken: it is in no cell.
         disk = self.site.shapes[record.shape].share._replace(cells=0, cpus=0, memory=0, vfs=0)
         unknown_vms.known_capacity = table.apply_share(unknown_vms.known_capacity, disk, (), -1)
         assert unknown_vms.cells, "a machine without a split takes no VM"
@@ -269,7 +269,7 @@ class Ledger:
             unknown_vms.known_capacity = site.capacity_table.apply_share(
                 unknown_vms.known_capacity, shape.share, cells, -sign
             )
-            unknown_vms.is_stale |= not unknown_vms.cells  # now a NUMA layout may be possible, or none any more
+            unknown_vms.is_stale |= not unknown_vms.cells  # without a chosen NUMA layout, one may be possible now
         self.machine_vms[machine] += sign
         self.memory[machine] += sign * shape.memory
         self.rack_memory[rack] += sign * shape.memory

@@ -336,7 +336,7 @@ class RackScheduler:
         return tuple(
             self.machines[machine].name
             for machine, split in split_capacities.items()
-            if split.splits.is_known and not split.capacities
+            if split.splits.is_known and not split.capacities  # all layouts are enumerated: there is none
         )
 
     @property

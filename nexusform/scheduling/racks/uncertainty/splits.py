@@ -256,10 +256,10 @@ class _SplitSearch:
 
 
 def compute_bounds(capacity: FreeCapacity, shares: Sequence[Share], share: Share) -> Interval:
-    """Return bounds of the number of VMs of one size (`share`) fitting on a machine with too many layouts to count. VMs
-    with `shares` run there in unknown cells; `capacity` is left by the others, but its disk by all VMs. The bounds are
-    safe, but not exact. A part is the share of a VM in one cell. For the maximum, VMs in unknown cells take from the
-    machine as a whole, not from single cells. For the minimum, each blocks as many parts as it can.
+    """Return safe bounds of the number of VMs of one size (`share`) fitting on a machine with too many layouts to
+    count. VMs with `shares` run there in unknown cells. `capacity` is left by all other VMs, and its disk by these too.
+    A part is the share of a VM in one cell. For the maximum, VMs in unknown cells take from the machine as a whole, not
+    from single cells. For the minimum, each blocks as many parts as it can.
     """
     cells = list(zip(capacity.cpus, capacity.memory, strict=True))
     maximum_parts = sum(_count_cell_parts(share, cpus, memory) for cpus, memory in cells)
