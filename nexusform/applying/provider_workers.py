@@ -89,8 +89,8 @@ class ProviderWorkerPool(Generic[Task, Answer, News]):
         except Empty:  # everything was received
             ended_count = sum(isinstance(item, CompletedCall) for item in collected)
             self._running_count -= ended_count
-            with self._count_lock:  # the workers count, too
-                self._ended_count -= ended_count
+            with self._count_lock:  # worker threads add to it when a call ends
+                self._ended_count -= ended_count  # those collected now
             return collected
 
     def close(self) -> None:

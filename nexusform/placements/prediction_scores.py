@@ -111,8 +111,8 @@ class PredictionRecordScore(Struct, frozen=True):
 
     @property
     def is_no_better_than_chance(self) -> bool:
-        """Whether enough predictions were verified, and random choices would have been as good. Ties have the
-        share of chance, so only a wrong certain prediction or a clear difference counts.
+        """Whether enough predictions were verified, and random choices would have been as good. Predictions of ties are
+        no better than chance, so the difference must be clear, unless a certain prediction was wrong.
         """
         minimum = 0.0 if self.certain_correct < self.certain else _CLEAR_DIFFERENCE
         return self.verified >= MIN_VERIFIED and self.brier - self.chance >= minimum

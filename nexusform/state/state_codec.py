@@ -170,9 +170,13 @@ def decode_state(
 
 
 def decode_plain_document(document: Any, name: str) -> tuple[State | None, list[Diagnostic]]:
-    """Decode a state document given as plain data. Return the state, or None, and the diagnostics."""
+    """Decode a state document given as plain data, not as text. Return the state, or None, and the diagnostics. `name`
+    is its name in messages. Attributes are not validated.
+    """
     with pause_garbage_collection():
-        return _decode_any_version(document, name, {}, lambda: json_codec.render_json(document, indent=True))
+        return _decode_any_version(
+            document, name, schemas={}, get_text=lambda: json_codec.render_json(document, indent=True)
+        )
 
 
 def _decode_any_version(
