@@ -146,7 +146,7 @@ def _find_objects_with_provenance(answer: Mapping[str, Any], paths: Sequence[Pat
 
 
 def _has_provenance(value: Any) -> bool:
-    return isinstance(value, Mapping) and PROVENANCE in value
+    return isinstance(value, Mapping) and PROVENANCE in value  # a VM or other placed object: predicted or observed
 
 
 def _mark_observed_objects(

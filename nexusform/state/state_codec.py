@@ -170,13 +170,9 @@ def decode_state(
 
 
 def decode_plain_document(document: Any, name: str) -> tuple[State | None, list[Diagnostic]]:
-    """Decode a state document given as plain data, not as text. Return the state, or None, and the diagnostics. `name`
-    is its name in messages. Attributes are not validated.
-    """
-    with pause_garbage_collection():
-        return _decode_any_version(
-            document, name, schemas={}, get_text=lambda: json_codec.render_json(document, indent=True)
-        )
+    """Decode a state document given as plain data, `name` in messages. Return the state (or None), and the problems."""
+    with pause_garbage_collection():  # without schemas, no attributes are validated; the text only locates problems
+        return _decode_any_version(document, name, {}, get_text=lambda: json_codec.render_json(document, indent=True))
 
 
 def _decode_any_version(

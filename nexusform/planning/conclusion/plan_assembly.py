@@ -423,15 +423,15 @@ def _validate_plan(
     )
     is_complete = not has_other_errors and not failures.unplaced  # else risks of running pods are not known
     domain_findings = [domain.collect_findings(instances, risks=is_complete) for domain in outcome.contributions]
-    pod_problems = list(chain.from_iterable(domain_findings))
+    findings = list(chain.from_iterable(domain_findings))
     if has_other_errors:
-        return PlanValidation([*all_diagnostics, *pod_problems])
+        return PlanValidation([*all_diagnostics, *findings])
     all_actions = [vm_object.request.actions for vm_object in objects]
     if any(actions.recreations or actions.removals for actions in all_actions):
         from nexusform.planning.verdicts.stranded_vms import check_rack_concentration
 
-        pod_problems += check_rack_concentration(objects)
-    all_diagnostics = [*failures.diagnostics, *all_diagnostics, *pod_problems]
+        findings += check_rack_concentration(objects)
+    all_diagnostics = [*failures.diagnostics, *all_diagnostics, *findings]
     if certainty is None:
         return PlanValidation(all_diagnostics, failures.unplaced)
     from nexusform.planning.verdicts.separation_rules import evaluate_rules

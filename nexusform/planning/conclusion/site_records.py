@@ -380,16 +380,14 @@ def _build_pool_before_and_after(before: Sequence[VmOnSite], after: Sequence[VmO
     first = (after or before)[0]  # any VM: all have the same object, cluster, pool and SKU
     vms_before = {placed_vm.vm.name: placed_vm.vm for placed_vm in before}
     vms_after = {placed_vm.vm.name: placed_vm.vm for placed_vm in after}
-    unchanged = [vm for name, vm in vms_after.items() if vms_before.get(name) == vm]
-    added = [vm for name, vm in vms_after.items() if vms_before.get(name) != vm]
     return PoolVms(
         address=first.address,
         cluster=first.cluster,
         pool=first.vm.pool,
         sku=first.sku,
-        unchanged=tuple(unchanged),
+        unchanged=tuple(vm for name, vm in vms_after.items() if vms_before.get(name) == vm),
         removed=tuple(vm for name, vm in vms_before.items() if vms_after.get(name) != vm),
-        added=tuple(added),
+        added=tuple(vm for name, vm in vms_after.items() if vms_before.get(name) != vm),
     )
 
 

@@ -294,12 +294,11 @@ class BlockPlanner:
         """
         self._apply_replacement_triggers(instance, evaluation)
         assert instance.config is not None
-        values = {**instance.config}
         derived_values: dict[str, object] = {}
         if not instance.is_invalid:
-            derived_values["id"] = instance.type.build_id(values)
-            derived_values |= instance.type.derive(values)
-        computed = {**computed, **self._find_value_overrides(instance)}
+            derived_values["id"] = instance.type.build_id(instance.config)
+            derived_values |= instance.type.derive(instance.config)
+        computed = {**computed, **self._find_value_overrides(instance)}  # overrides of a test replace them
         is_requested = self.selection.is_replacement_requested(instance.address)
         decision = decide_action(instance, {**derived_values, **computed}, is_requested=is_requested)
         instance.decision = replace(decision, unresolved=unresolved) if unresolved else decision

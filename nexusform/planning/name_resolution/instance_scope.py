@@ -106,16 +106,16 @@ class NameResolver(Protocol):
         """Return an output of a module instance."""
 
     def get_resource(self, instance: ModuleInstance, block: ResourceBlock) -> ResourceView:
-        """Return the instances of a block."""
+        """Return the instances of a resource or data block in a module instance, as seen by expressions."""
 
     def get_module_expansion(self, parent: ModuleInstance, call: ModuleCall) -> BlockExpansion:
-        """Return the expansion of a call."""
+        """Return the instances of a module call: the expansion of its count or for_each."""
 
     def find_module_instance(self, parent: ModuleInstance, name: str, key: Key) -> ModuleInstance | None:
-        """Return the instance of a call with this key."""
+        """Return the module instance with this key of the call with this name in `parent`; None without one."""
 
     def build_module_value(self, parent: ModuleInstance, call: ModuleCall) -> Value:
-        """Return all outputs of all instances of a call."""
+        """Return the outputs of all instances of a module call as one value."""
 
 
 class Lookup(NamedTuple):

@@ -43,6 +43,7 @@ class NeutralRanking:
         if self.outdated:
             changed = self.outdated & self._items  # only its own machines or racks
             self.outdated = set()
+            # An entry has the item in its lowest bits (INDEX_MASK), below its key.
             self._entries = [entry for entry in self._entries if entry & INDEX_MASK not in changed]
             self._entries += map(self.compute_entry, changed)
             self._entries.sort()
@@ -254,8 +255,7 @@ class CandidateQueue:
         changed += self._rejected
         if self._key == OWN:  # the front is from the own heap
             changed += self.front
-        # The group of the front stays in place, except for its removed items. Of the groups before it, the skipped
-        # items remain.
+        # The group of the front stays in place, less its removed items. Of earlier groups, the skipped items remain.
         for item in self._removed:
             del entries[bisect_left(entries, self._key << INDEX_BITS | item, self._first)]
         entries[: self._first] = self._skipped

@@ -171,7 +171,7 @@ class Ledger:
         if record.cells == UNKNOWN_CELLS:
             unknown_vms = self.unknown_cells[record.machine]
             unknown_vms.shapes[handle] = record.shape
-            unknown_vms.is_stale = True
+            unknown_vms.is_stale = True  # a layout of all these VMs is chosen again, before capacities are read
         return handle
 
     def add_sampled(self, record: VmRecord) -> int:
@@ -265,7 +265,7 @@ class Ledger:
         cells = site.capacity_table.cells[record.cells]
         self.capacities[machine] = site.capacity_table.apply_share(self.capacities[machine], shape.share, cells, -sign)
         unknown_vms = self.unknown_cells.get(machine)
-        if unknown_vms is not None:
+        if unknown_vms is not None:  # there is also the capacity without the VMs in unknown cells
             unknown_vms.known_capacity = site.capacity_table.apply_share(
                 unknown_vms.known_capacity, shape.share, cells, -sign
             )

@@ -126,7 +126,7 @@ class RackScheduler:
         if packed == NOWHERE:  # no machine fits
             return None
         machine = packed >> CELLS_BITS & MACHINE_MASK
-        if machine in self._ledger.unknown_cells:
+        if machine in self._ledger.unknown_cells:  # next to VMs in unknown cells, those of the new VM are only assumed
             return self._ledger.write_without_cells(packed, number), self._site.get_placement(machine, UNKNOWN_CELLS)
         return self._ledger.write(packed, number), self._site.get_placement(machine, packed & CELLS_MASK)
 

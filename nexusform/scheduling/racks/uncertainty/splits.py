@@ -94,7 +94,7 @@ class CellSplits:
             yield layer
 
     def _list_choices(self, split: FreeCells, share: Share) -> Iterator[Cells]:
-        """Yield the possible cells of a share; `split` is the free capacity of each. Of equal ones, the first count."""
+        """Yield the choices of cells for a share. `split` has their free capacity. Equal cells are taken in order."""
         equal_cells: dict[tuple[tuple[int, int], tuple[int, int]], list[int]] = {}  # by capacity at first and now
         for cell, (cpus, memory) in enumerate(split):
             if cpus >= share.cpus and memory >= share.memory:
