@@ -379,7 +379,7 @@ class _JsonScanner:
         text = self._text
         self.offsets[path] = offset
         if not tree or text[offset] not in "{[":
-            return self._decode_value(text, offset)[1]
+            return self._decode_value(text, offset)[1]  # its end
         closing = "}" if text[offset] == "{" else "]"
         index = 0
         offset = _skip_blanks(text, offset + 1)

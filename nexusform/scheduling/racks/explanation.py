@@ -255,7 +255,7 @@ class MachineRanking:
 
     def _select_first(self, candidates: Iterable[int], rivals: Iterable[int]) -> frozenset[str]:
         """Return the names of the candidates not outranked by a rival: best in their rack, with no better rack."""
-        if self._site.profile.weigh is not None:  # weights rank machines, not racks, and need no rivals
+        if self._site.profile.weigh is not None:  # weights rank all machines at once, without racks and rivals
             heaviest = demand_rules.select_heaviest_machines(self._ledger, self._demand, candidates)
             return frozenset(self._site.machines[machine].name for machine in heaviest)
         rivals_by_rack: dict[int, list[int]] = {}

@@ -71,7 +71,7 @@ class Ledger:
         self.capacities = site.start_capacities.copy()  # number of the free capacity of each machine
         self.memory = [0] * len(site.machines)  # used MiB of each machine
         self.extra_large = [0] * len(site.machines)  # VMs of extra large SKUs on each machine
-        # VMs by machine, and those placed by this plan. Only weighers read both, and weighers exclude pool sessions.
+        # VMs by machine, and those placed by this plan. Only weighers read them, so pool sessions do not count them.
         self.machine_vms = VmCounts()
         self.new_vms = VmCounts()
         self.rack_vms = [0] * racks

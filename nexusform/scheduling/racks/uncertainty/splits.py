@@ -68,8 +68,8 @@ class CellSplits:
         for cell, free_cell in enumerate(base):
             cells_by_capacity.setdefault(free_cell, []).append(cell)
         self._equal_cells = [cells for cells in cells_by_capacity.values() if len(cells) > 1]
-        self._layers = list(self._enumerate())  # splits of the first 0, 1, 2 ... VMs; too few if there are too many
-        self.is_known = len(self._layers) == len(shares) + 1
+        self._layers = list(self._enumerate())  # the splits of the first 0, 1, 2 ... VMs
+        self.is_known = len(self._layers) == len(shares) + 1  # False: there are too many splits to enumerate
         self.legal_splits: tuple[FreeCells, ...] = tuple(sorted(self._layers[-1])) if self.is_known else ()
 
     def _enumerate(self) -> Iterator[_Layer]:
