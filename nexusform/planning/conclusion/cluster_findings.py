@@ -157,8 +157,8 @@ def _has_hugepages(value: Any) -> bool:
 
 
 def _list_changes_with_networks(result: PlanResult) -> Iterator[tuple[Change, VmObject, AttachableNetworks]]:
-    """Yield the changed clusters, pools and VMs, each with its VMs and the networks of its site. If no list of networks
-    is known, objects of the simulation (the default provider) are skipped. Others get an empty list.
+    """Yield the changed clusters, pools and VMs, each with its VMs and the networks of its site. Without a list of
+    networks, objects of the simulation (the default provider) are skipped, and others get empty lists.
     """
     resources_by_site = index_site_resources(result.plan.changes)
     for change in result.plan.changes:

@@ -169,7 +169,7 @@ def _iterate_blocks(module: Module, path: tuple[str, ...]) -> Iterator[tuple[tup
 def _read_remote_state_and_record(
     read: StateReader, reader: str, address: str, recorded: dict[str, str], query: RemoteStateQuery
 ) -> tuple[State | None, list[Problem]]:
-    """Return the state read by a data block of this name, and record its lineage and serial."""
+    """Return the state read by the data block named `reader`, and record its lineage and serial at `address`."""
     state, problems = read(replace(query, reader=reader))
     if state is not None:
         recorded[address] = f"{state.lineage} {state.serial}"

@@ -210,7 +210,7 @@ def _resolve_module_reference(scope: InstanceScope, traversal: Traversal) -> Loo
     steps = traversal.steps
     used, key = 1, None  # used steps: the name of the call
     if shape != SINGLE:
-        key = _parse_literal_key(steps[1] if len(steps) > 1 else None, shape)  # None: the evaluator finds it
+        key = _parse_literal_key(steps[1] if len(steps) > 1 else None, shape)  # None: a computed key, or none
         used = 2
     output = steps[used] if used < len(steps) else None
     if isinstance(output, TraverseAttribute) and (shape == SINGLE or key is not None):

@@ -222,7 +222,7 @@ def build_combined_check(checks: Sequence[RejectionCheck]) -> Passes | None:
 
 
 def exclude_last_resort(ledger: Ledger, demand: Demand, machines: list[int]) -> list[int]:
-    """Return the machines without the demand's last resort (a machine name); that one only if it is the only one."""
+    """Return the machines without the last resort of a demand (the name of a machine), or this one if it is alone."""
     if demand.last_resort is None:
         return machines
     last_resort = ledger.site.machine_index.get(demand.last_resort)

@@ -126,11 +126,11 @@ class Ledger:
         return tally
 
     def get_pool_usage(self, owner: str, pool: str) -> Usage:
-        """Return the VM counts and memory of the site, with those of this cluster and pool. Later VMs may not count."""
+        """Return the VM counts and memory of the site, with those of this cluster and pool. It may miss later VMs."""
         return self._build_usage(self.clusters.get(owner, NO_VMS), self.pools.get((owner, pool), NO_VMS))
 
     def get_live_usage(self, owner: str, pool: str) -> Usage:
-        """Return the same as `get_pool_usage`, but later VMs count, too. It is valid until the ledger is copied."""
+        """Return the VM counts and memory of the site, this cluster and pool. VMs added later count until a copy."""
         cluster_counts = self._get_writable_counts(self.clusters, owner)
         return self._build_usage(cluster_counts, self._get_writable_counts(self.pools, (owner, pool)))
 

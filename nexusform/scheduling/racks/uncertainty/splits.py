@@ -283,13 +283,13 @@ def _count_cell_parts(share: Share, cpus: int, memory: int) -> int:
 
 
 def count_blocked_vms(other: Share, share: Share) -> int:
-    """Return the maximum number of VMs of a share blocked by one VM (`other`) on a machine."""
+    """Return how many VMs of one size (`share`) at most lose their capacity to one `other` VM on a machine."""
     by_disk = -(-other.disk // share.disk) if share.disk else 0  # rounded up
     return max(_count_blocked_parts(other, share), by_disk)
 
 
 def _count_blocked_parts(other: Share, share: Share) -> int:
-    """Return the maximum number of VMs of a share blocked by one VM's cells, each part in a separate cell."""
+    """Return how many parts of VMs (shares in one cell) at most lose their capacity to one `other` VM in its cells."""
     # Rounded up: a part with only some of its vCPUs or memory taken is blocked, too.
     blocked_by_cpus = -(-other.cpus // max(share.cpus, 1))
     blocked_by_memory = -(-other.memory // max(share.memory, 1))
