@@ -194,7 +194,7 @@ def build_sites(
             racks=tuple(all_racks),
             evacuating_machines=_find_evacuating_machines(active_racks, offers.values()),
             offering_addresses=_map_machines_to_addresses(active_racks, offers, inventory),
-            base=scheduler,
+            base=scheduler,  # later a copy of it, made before anything is placed
             configured_unmanaged=tuple(entry for entry in occupied if entry.machine in machine_by_name),
             observed_unmanaged=_select_unmanaged_vms(inventory.unmanaged.get(site.id, ()), occupied, machine_by_name),
             update_strategy=site.update_strategy,

@@ -98,7 +98,8 @@ class HintTargets:
             affinity = attributes["hint_type"] == "Affinity"
             hint = hints_by_attributes.get((str(attributes["resource_id"]), affinity, attributes["scope"]))
             if hint is not None:  # None: its target has no location, so it had no effect
-                hints.append(HardHint(vm_object.instance.address, pool.names[0], index, hint, is_existing=False))
+                own_hint = HardHint(vm_object.instance.address, pool.names[0], index, hint, is_existing=False)
+                hints.append(own_hint)  # the VM with the hint is only about to be placed
         return hints
 
     def __call__(self, resource_id: str) -> site_plans.Targets | None:

@@ -122,8 +122,7 @@ class _VmPlanner:
         for block in vm_blocks:
             if not evaluation.has_known_modules(block.address.module):  # count or for_each of a module is unknown
                 continue
-            # Problems of count and for_each are reported from this pass, because pass two does not evaluate them again;
-            # it reports those of modules.
+            # Pass two evaluates modules again, and reports their problems, but not the block's own count or for_each.
             expansion_evaluation = evaluation.create_reporting_copy()
             expanded = self.blocks.expand(block, expansion_evaluation, may_wait=True)
             if expanded is None:  # count or for_each depends on a placement
