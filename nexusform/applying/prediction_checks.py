@@ -143,7 +143,7 @@ def _collect_predictions(
         if table is not None and row.site_id not in incomplete_sites:
             prediction = replace(
                 prediction,
-                is_machine_certain=table.machines_certain > 0,
+                is_machine_certain=table.machines_certain > 0,  # 0 also if earlier certain ones were partly wrong
                 is_count_certain=rack in table.certain_racks,
                 is_tie_certain=table.is_tie_certain,
             )

@@ -172,9 +172,9 @@ def add_predictions_to_note(
 
 
 def _update_correct_streak(record: dict[tuple[str, int], ShareClassScore], prediction: VerifiedPrediction) -> None:
-    """Update the streak in the record: the correct predictions in a row since a certain one was wrong. A wrong certain
-    prediction starts the streak, and a further one restarts it at 0. After MIN_VERIFIED correct ones it ends. Until
-    then, no prediction is reported as certain.
+    """Update the streak in the record: the number of correct predictions with the share of certainty in a row. A wrong
+    certain prediction starts it at 0, a further wrong one restarts it. After MIN_VERIFIED correct ones it ends. During
+    a streak, no prediction is reported as certain.
     """
     if prediction.share_class != _CERTAIN_CLASS:
         return

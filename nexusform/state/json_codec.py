@@ -93,7 +93,7 @@ def find_duplicate_keys(data: bytes, document: Any) -> list[str]:
     duplicates: dict[str, None] = {}
     collect = partial(_collect_duplicate_keys, duplicates)
     json.loads(data.removeprefix(_BYTE_ORDER_MARK), object_pairs_hook=collect, parse_int=str, parse_float=str)
-    return list(duplicates)
+    return list(duplicates)  # filled by `collect`; numbers stay texts, as only keys count
 
 
 def _collect_duplicate_keys(duplicates: dict[str, None], pairs: list[tuple[str, Any]]) -> None:

@@ -211,7 +211,7 @@ def _convert_row_of_unscheduled_pod(row: PlacementChange) -> PlacementChange:
     kind = KINDS[row.kind]
     assert kind.build_waiting is not None, "only rows of such kinds are converted"
     if row.target is None:
-        return replace(row, action=PlacementAction.KEEP, source=None, trigger="")
+        return replace(row, action=PlacementAction.KEEP, source=None, trigger="")  # "": a kept pod has no reason
     waiting = kind.build_waiting(row.target)  # the same location without a node
     if kind.is_running(row.target):
         return replace(row, action=PlacementAction.MOVE, source=waiting)

@@ -144,7 +144,7 @@ def _add_steps_of_change(graph: StepGraph, index: int, change: Change, remaining
 
 def _find_concurrent_blocks(changes: Sequence[Change], types: Types) -> Mapping[Address, AbstractSet[str]]:
     """Return for each address the blocks it refers to without waiting for them: their objects complete only after its
-    own step (`concurrent_types`). Example: a run waits for its approval. An object with unknown values waits for all.
+    own step (`concurrent_types`), as a run after its approval. An object with unknown values waits for all blocks.
     """
     type_of = {str(change.address.config_address): change.address.type for change in changes}
     known_types = set(type_of.values()).intersection(types)  # looking up all types would load every domain

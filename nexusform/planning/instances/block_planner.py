@@ -99,7 +99,7 @@ class BlockPlanner:
                 expansion = INVALID_EXPANSION
             key = build_resource_key(block.address, module.path)
             if not expansion.shape or prepared is None:  # its count, for_each or type is invalid
-                evaluation.resources[key] = ResourceView("")
+                evaluation.resources[key] = ResourceView("")  # references to it are unknown
                 addresses = self.prior.by_block.get(block.address, ())
                 instances += [self.build_unchanged(address) for address in addresses if address.module == module.path]
             else:
@@ -181,7 +181,7 @@ class BlockPlanner:
         """Build an instance that this plan does not change; `block` is its configuration, if it has one."""
         prior = self.prior.get_object(address)
         planned = dict(prior.attributes) if prior is not None else None
-        return self._build_prior_instance(address, block, ActionDecision(planned=planned))
+        return self._build_prior_instance(address, block, ActionDecision(planned=planned))  # NO_OP by default
 
     def build_deleted_instance(self, address: Address, reason: str) -> Instance:
         """Build an instance to delete. With deposed objects only, it is a no-op. A machine action only leaves the

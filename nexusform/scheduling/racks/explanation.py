@@ -80,7 +80,7 @@ def _find_exhausting_filter(
     """
     for rule, find_rejection in filters:
         passing = [machine for machine in context.machines if find_rejection(machine) is None]
-        if not passing:
+        if not passing:  # `binding` names the shortage for programs, "" means by the name of the filter
             return NoFitReason(rule.binding or rule.name, rule.describe_shortage(context))
         context.machines = passing
     return None

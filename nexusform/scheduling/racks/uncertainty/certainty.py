@@ -304,12 +304,12 @@ class _SampleMatches:
 
     def _compute_pool_certainty(self, pool: PoolId, tokens: Sequence[Token], runs: int) -> PoolCertainty:
         """Return the certainty of one pool over these runs."""
-        counts, same_counts = self._planned_counts[pool], self._same_counts[pool]
+        planned_counts, same_counts = self._planned_counts[pool], self._same_counts[pool]  # by rack
         owner, name = pool
         return PoolCertainty(
             owner=owner,
             pool=name,
             vms_on_certain_machines=sum(self._same_machine_runs[token] == runs for token in tokens),
-            counts=dict(sorted(counts.items())),
-            certain_racks=tuple(sorted(rack for rack in counts if same_counts[rack] == runs)),
+            counts=dict(sorted(planned_counts.items())),
+            certain_racks=tuple(sorted(rack for rack in planned_counts if same_counts[rack] == runs)),
         )
