@@ -166,7 +166,7 @@ class _PlacementRowCounts(Struct):
 
 
 def mark_waiting_pods(
-    rows: Iterable[PlacementChange], changes: Iterable[Change], types: Types
+    rows: Sequence[PlacementChange], changes: Iterable[Change], types: Types
 ) -> tuple[PlacementChange, ...]:
     """Return all rows, with those of waiting pods converted to rows of existing pods. A waiting pod is in state, but
     has no node yet. Planning gives it the row of a new pod (PLACE), so it would count as an addition.

@@ -145,14 +145,14 @@ def _collect_site_resource_capacity(
         if network:
             network_by_cluster[get_text(change.after, "name")] = network
     rows: list[SiteResourceCapacity] = []
-    for site, supplies in sorted(observed_sites.items()):
+    for site, site_resources in sorted(observed_sites.items()):
         nodes_before = nodes_after = ClusterNodeCounts()  # a site missing before or after the plan has no nodes
         if site in before:
             nodes_before = count_nodes(before[site].pools, network_by_cluster, claims_before)
         if site in after:
             nodes_after = count_nodes(after[site].pools, network_by_cluster, claims_after)
         # The id of a site is its name, too.
-        rows += compute_site_resource_capacity(site, site, supplies, nodes_before, nodes_after)
+        rows += compute_site_resource_capacity(site, site, site_resources, nodes_before, nodes_after)
     return tuple(rows)
 
 

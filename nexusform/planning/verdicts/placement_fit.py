@@ -217,7 +217,7 @@ def _build_group_warning(instance: Instance, rule: PlacementGroupRule, excess: M
 
 def _find_excess_group_vms(vm_object: VmObject, rule: PlacementGroupRule) -> Iterator[tuple[str, list[str]]]:
     """Yield each machine or rack with more than `max_vms` VMs of the group, and the names of those to move. The first
-    `max_vms` VMs there may stay. Of the others, VMs placed by this plan (with a handle) are not named.
+    `max_vms` VMs there may stay. VMs placed by this plan (with a handle) are not named: the rule applied to them.
     """
     vms_by_location: dict[str, list[PlacedVm]] = {}
     for vm in vm_object.list_placed_vms():

@@ -235,7 +235,7 @@ class _SampleMatches:
         self._planned = {token: placement for token, placement in planned.items() if placement is not None}
         self._same_rack_runs: Counter[Token] = Counter()  # number of runs with the VM on the same rack as in the plan
         self._same_machine_runs: Counter[Token] = Counter()  # number of runs with the VM on the same machine
-        self._planned_counts = self._count_per_rack(self._planned)
+        self._planned_counts = self._count_per_rack(self._planned)  # VMs in the plan, by pool and rack
         # Number of runs with the same count of a pool's VMs on a rack, and the other counts.
         self._same_counts: dict[PoolId, Counter[str]] = {pool: Counter() for pool in self._planned_counts}
         self._other_counts: dict[tuple[PoolId, str], set[int]] = {}  # by pool and rack
