@@ -126,12 +126,12 @@ class ProviderWorkerPool(Generic[Task, Answer, News]):
                 raise problem
 
         try:
-            return CompletedCall(task, self._call(task, report), None)
+            return CompletedCall(task, self._call(task, report), problem=None)
         except ProviderProblem as problem:
-            return CompletedCall(task, None, problem)
+            return CompletedCall(task, answer=None, problem=problem)
         except Exception as bug:  # noqa: BLE001 - a provider's bug fails its step, not the whole apply
             text = f"The provider stopped with an error of its own: {type(bug).__name__}: {bug}"
-            return CompletedCall(task, None, ProviderProblem(text))
+            return CompletedCall(task, answer=None, problem=ProviderProblem(text))
         finally:
             if is_resting:
                 self._change_idle_worker_count(-1)

@@ -191,7 +191,7 @@ class BlockPlanner:
         is_action = self.request.registries.resource_types[address.type].kind is PlanningKind.MACHINE_ACTION
         action = Action.FORGET if is_action else Action.DELETE
         decision = ActionDecision(Action.NO_OP if prior is None else action, reason=reason)
-        return self._build_prior_instance(address, None, decision, self.prior.get_deposed(address))
+        return self._build_prior_instance(address, None, decision, self.prior.get_deposed(address))  # None: no block
 
     def build_removed_instance(self, address: Address, reason: str, block: ResourceBlock | None) -> Instance:
         """Build an instance without a configuration. It is deleted, or with `destroy = false` in its `block` or in the
@@ -210,7 +210,10 @@ class BlockPlanner:
     def build_forgotten_instance(self, address: Address, reason: str) -> Instance:
         """Build an instance that leaves the state while its object keeps running."""
         return self._build_prior_instance(
-            address, None, ActionDecision(Action.FORGET, reason=reason), self.prior.get_deposed(address)
+            address,
+            None,
+            ActionDecision(Action.FORGET, reason=reason),
+            self.prior.get_deposed(address),  # None: no block
         )
 
     def _build_prior_instance(
