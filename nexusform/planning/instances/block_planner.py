@@ -209,12 +209,8 @@ class BlockPlanner:
 
     def build_forgotten_instance(self, address: Address, reason: str) -> Instance:
         """Build an instance that leaves the state while its object keeps running."""
-        return self._build_prior_instance(
-            address,
-            None,
-            ActionDecision(Action.FORGET, reason=reason),
-            self.prior.get_deposed(address),  # None: no block
-        )
+        decision = ActionDecision(Action.FORGET, reason=reason)
+        return self._build_prior_instance(address, None, decision, self.prior.get_deposed(address))  # None: no block
 
     def _build_prior_instance(
         self,
