@@ -138,7 +138,7 @@ class ProviderWorkerPool(Generic[Task, Answer, News]):
             else:
                 self._slots.release()
 
-    def _change_idle_worker_count(self, change: int) -> None:
+    def _change_idle_worker_count(self, change: int) -> None:  # by 1 or -1; an idle call only waits
         with self._count_lock:
             self._idle_count += change
         if change > 0:

@@ -308,7 +308,7 @@ class _JsonWriter:
             return value
         return self._default(value)
 
-    def _reject_fraction(self, value: Any) -> Any:
+    def _reject_fraction(self, value: Any) -> Any:  # called by orjson for values other than plain data
         if is_fraction(value):
             raise TypeError("a fraction")  # `render` then writes the parts around it one by one
         return self._default(value)
@@ -356,7 +356,7 @@ def locate_json_values(text: str, paths: Iterable[Path]) -> dict[Path, int]:
     return offsets
 
 
-def _skip_blanks(text: str, offset: int) -> int:
+def _skip_blanks(text: str, offset: int) -> int:  # the offset after them
     match = _BLANKS.match(text, offset)
     assert match is not None, "the pattern matches no blanks, too"
     return match.end()

@@ -411,7 +411,7 @@ class RackScheduler:
         for machine in self._ledger.choose_cell_splits(self.split_choice):
             self._queues.mark_machine_changed(machine, capacity_freed=True)
 
-    def _close_session(self) -> None:
+    def _close_session(self) -> None:  # for successive VMs of a pool; it keeps rankings of the machines
         if self._session is not None:
             self._session.close()
             self._session = None
