@@ -315,7 +315,7 @@ class RackScheduler:
         """Return the names of machines with VMs on unknown cells, in site order."""
         return tuple(self.machines[machine].name for machine in sorted(self._ledger.unknown_cells))
 
-    def fits_in_every_split(self, machine: str, sku: VmSku, added_skus: Sequence[VmSku]) -> bool:
+    def can_fit_in_every_split(self, machine: str, sku: VmSku, added_skus: Sequence[VmSku]) -> bool:
         """Return whether a VM fits on a machine with unknown cells in every NUMA layout, also after `added_skus`."""
         site, unknown_vms = self._site, self._ledger.unknown_cells[self._site.machine_index[machine]]
         shares = [site.shapes[shape].share for shape in unknown_vms.shapes.values()]

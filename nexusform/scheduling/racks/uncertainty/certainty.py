@@ -221,7 +221,7 @@ class _UnknownCells:
             return False  # it never fits: no VM leaves the machine
         occupying_skus = self._occupying_skus.get(machine, [])
         return not all(
-            self._base.fits_in_every_split(machine, sku, [*added_skus, *occupying_skus])
+            self._base.can_fit_in_every_split(machine, sku, [*added_skus, *occupying_skus])
             for added_skus in self._added_skus[machine]  # those placed by a run
         )
 
