@@ -261,7 +261,7 @@ def _verify_single_vm_predictions(observed: Sequence[tuple[PredictedVm, Placemen
             MACHINE_PREDICTION, certainty.machine, machine_chance, is_machine_correct, old_machine, is_certain, text
         )
         if prediction.tied_machines and not is_certain:
-            # The rule always allows the tied machines, so a guess is correct, too: its chance is 1.
+            # The rule always allows the tied machines, so a guess is correct, too: share and chance are 1.
             count = len(prediction.tied_machines)
             names = f"{'one of ' if count > 1 else ''}{format_first_items(prediction.tied_machines, _MAX_TIED)}"
             tie_text = f"{prediction.object} was predicted on {names}, {result}"

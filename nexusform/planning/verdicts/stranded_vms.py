@@ -138,7 +138,7 @@ def _is_host_lost(instance: Instance, machine: str, site: SitePlan | None) -> bo
     if instance.action is Action.FORGET:
         return False  # the machine keeps running
     if site is None:
-        return instance.loses_prior_object
+        return instance.loses_prior_object  # no plan decides for each machine
     return site.find_machine_trigger(machine) in (vm_objects.MACHINE_REMOVED, vm_objects.MACHINE_REPLACED)
 
 
