@@ -127,7 +127,7 @@ class LintSite(Struct, frozen=True):
         """Return the machines of these zones (None: all) open to new VMs."""
         return [machine for machine in self._list_machines(zones) if not machine.unschedulable_reason]
 
-    def _list_machines(self, zones: frozenset[str] | None) -> Sequence[Machine]:
+    def _list_machines(self, zones: frozenset[str] | None) -> Sequence[Machine]:  # None: all zones
         if zones is None:
             return self.machines
         return [machine for machine in self.machines if machine.availability_zone in zones]

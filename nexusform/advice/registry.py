@@ -81,7 +81,7 @@ def run_rules(
     """Return the findings of all rules, in order of rule and creation. `disabled_rules` are rule ids disabled
     everywhere. `literal_only` (for `validate`) runs only the `literal` rules, about arguments alone.
     """
-    ignored = {  # a finding is about the block of a pool or its zones
+    ignored = {  # rules ignored by a pool, by the position of a finding about it: its block or zones
         (pool.address, span): pool.ignored_rules for pool in facts.pools for span in (pool.span, pool.zones_span)
     }
     findings = []

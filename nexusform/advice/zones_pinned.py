@@ -66,7 +66,7 @@ def _is_spread_by_zones(count: int, zones: frozenset[str], site: LintSite) -> bo
     """Return whether the zones of a pool of two or three VMs have several racks, none adjacent to another. If the racks
     of the zones are not known, several zones are enough. Return False for other pool sizes.
     """
-    if count not in {2, 3}:  # pinning is right for so few VMs only
+    if count not in {2, 3}:  # pinning is right for so few VMs only: an upgrade proceeds rack by rack
         return False
     racks = site.list_racks(zones)
     if not racks:  # the machines of the site are not known

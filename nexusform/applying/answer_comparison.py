@@ -146,14 +146,14 @@ def _find_objects_with_provenance(answer: Mapping[str, Any], paths: Sequence[Pat
 
 
 def _has_provenance(value: Any) -> bool:
-    return isinstance(value, Mapping) and PROVENANCE in value
+    return isinstance(value, Mapping) and PROVENANCE in value  # a VM or other placed object: predicted or observed
 
 
 def _mark_observed_objects(
     answer: Mapping[str, Any], entries: Sequence[Path], different_paths: Sequence[Path]
 ) -> dict[str, Any]:
-    """Return the answer with the placed objects among `entries` (paths) marked as observed. On another machine than
-    planned, the cells of a VM become None (unknown) if they repeat the plan.
+    """Return the answer with the placed objects among `entries` (paths) marked as observed. If a VM is on another
+    machine than planned, cells equal to the plan were not read there: they become None (unknown).
     """
     changed = dict(answer)
     for entry in entries:

@@ -266,8 +266,8 @@ def recover_step_outcomes(
 
 
 def _is_step_completed(intent: Intent, answer: ReadResult) -> bool:
-    """Return whether the step need not be repeated. A create is completed if the object exists and is settled, a delete
-    if it is missing (no attributes). An update that may be incomplete is repeated.
+    """Return whether the step need not be repeated. A create is completed if the object exists and no change of it is
+    in progress, a delete if it is missing (no attributes). An update that may be incomplete is repeated.
     """
     exists = answer.attributes is not None
     if intent.kind == StepKind.CREATE:

@@ -59,7 +59,7 @@ class StepListener:
         """Report the start of a step."""
 
     def report_step_progress(self, event: StepEvent) -> None:
-        """Report ten more seconds of a step, or a message of its provider."""
+        """Report a step as still running, every ten seconds, or a message of its provider."""
 
     def report_step_end(self, event: StepEvent) -> None:
         """Report the end of a step."""

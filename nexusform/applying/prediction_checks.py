@@ -143,7 +143,7 @@ def _collect_predictions(
         if table is not None and row.site_id not in incomplete_sites:
             prediction = replace(
                 prediction,
-                is_machine_certain=table.machines_certain > 0,
+                is_machine_certain=table.machines_certain > 0,  # 0 also if earlier certain ones were partly wrong
                 is_count_certain=rack in table.certain_racks,
                 is_tie_certain=table.is_tie_certain,
             )
@@ -248,20 +248,20 @@ def _verify_single_vm_predictions(observed: Sequence[tuple[PredictedVm, Placemen
     most_certain_first = sorted(observed, key=lambda pair: (-pair[0].certainty.machine, -pair[0].certainty.rack))
     for prediction, placement in most_certain_first:
         certainty = prediction.certainty
-        # Shares of rack, machine and rack count before a reduction by the accuracy of earlier predictions.
-        unreduced = certainty.measured or (None, None, None)
+        # Shares before a reduction by the accuracy of earlier predictions; None without one.
+        old_rack, old_machine, _ = certainty.measured or (None, None, None)
         rack_chance, machine_chance, _ = (1 / max(number, 1) for number in certainty.tied)  # of a correct guess
         is_certain = certainty.machine >= 1 and prediction.is_machine_certain
         result = f"but runs on {placement.machine}"
         text = f"{prediction.object} was predicted with certainty on {prediction.machine}, {result}"
         is_rack_correct = _take_observed_vm(racks, prediction.rack)
         is_machine_correct = _take_observed_vm(machines, prediction.machine)
-        yield VerifiedPrediction(RACK_PREDICTION, certainty.rack, rack_chance, is_rack_correct, unreduced[0])
+        yield VerifiedPrediction(RACK_PREDICTION, certainty.rack, rack_chance, is_rack_correct, old_rack)
         yield VerifiedPrediction(
-            MACHINE_PREDICTION, certainty.machine, machine_chance, is_machine_correct, unreduced[1], is_certain, text
+            MACHINE_PREDICTION, certainty.machine, machine_chance, is_machine_correct, old_machine, is_certain, text
         )
         if prediction.tied_machines and not is_certain:
-            # The rule always allows the tied machines, so a guess is correct, too: its chance is 1.
+            # The rule always allows the tied machines, so a guess is correct, too: share and chance are 1.
             count = len(prediction.tied_machines)
             names = f"{'one of ' if count > 1 else ''}{format_first_items(prediction.tied_machines, _MAX_TIED)}"
             tie_text = f"{prediction.object} was predicted on {names}, {result}"

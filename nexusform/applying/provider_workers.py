@@ -89,8 +89,8 @@ class ProviderWorkerPool(Generic[Task, Answer, News]):
         except Empty:  # everything was received
             ended_count = sum(isinstance(item, CompletedCall) for item in collected)
             self._running_count -= ended_count
-            with self._count_lock:  # the workers count, too
-                self._ended_count -= ended_count
+            with self._count_lock:  # worker threads add to it when a call ends
+                self._ended_count -= ended_count  # those collected now
             return collected
 
     def close(self) -> None:
@@ -126,19 +126,19 @@ class ProviderWorkerPool(Generic[Task, Answer, News]):
                 raise problem
 
         try:
-            return CompletedCall(task, self._call(task, report), None)
+            return CompletedCall(task, self._call(task, report), problem=None)
         except ProviderProblem as problem:
-            return CompletedCall(task, None, problem)
+            return CompletedCall(task, answer=None, problem=problem)
         except Exception as bug:  # noqa: BLE001 - a provider's bug fails its step, not the whole apply
             text = f"The provider stopped with an error of its own: {type(bug).__name__}: {bug}"
-            return CompletedCall(task, None, ProviderProblem(text))
+            return CompletedCall(task, answer=None, problem=ProviderProblem(text))
         finally:
             if is_resting:
                 self._change_idle_worker_count(-1)
             else:
                 self._slots.release()
 
-    def _change_idle_worker_count(self, change: int) -> None:
+    def _change_idle_worker_count(self, change: int) -> None:  # by 1 or -1; an idle call only waits
         with self._count_lock:
             self._idle_count += change
         if change > 0:

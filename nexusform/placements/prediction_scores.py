@@ -111,8 +111,8 @@ class PredictionRecordScore(Struct, frozen=True):
 
     @property
     def is_no_better_than_chance(self) -> bool:
-        """Whether enough predictions were verified, and random choices would have been as good. Ties have the
-        share of chance, so only a wrong certain prediction or a clear difference counts.
+        """Whether enough predictions were verified, and random choices would have been as good. Predictions of ties are
+        no better than chance, so the difference must be clear, unless a certain prediction was wrong.
         """
         minimum = 0.0 if self.certain_correct < self.certain else _CLEAR_DIFFERENCE
         return self.verified >= MIN_VERIFIED and self.brier - self.chance >= minimum
@@ -172,9 +172,9 @@ def add_predictions_to_note(
 
 
 def _update_correct_streak(record: dict[tuple[str, int], ShareClassScore], prediction: VerifiedPrediction) -> None:
-    """Update the streak in the record: the correct predictions in a row since a certain one was wrong. A wrong certain
-    prediction starts the streak, and a further one restarts it at 0. After MIN_VERIFIED correct ones it ends. Until
-    then, no prediction is reported as certain.
+    """Update the streak in the record: the number of correct predictions with the share of certainty in a row. A wrong
+    certain prediction starts it at 0, a further wrong one restarts it. After MIN_VERIFIED correct ones it ends. During
+    a streak, no prediction is reported as certain.
     """
     if prediction.share_class != _CERTAIN_CLASS:
         return

@@ -111,7 +111,7 @@ def collect_claims(instances: Mapping[Address, InstanceState], registries: Plugi
 
 
 def load_used_phases(objects: Iterable[ResourceBlock | Address]) -> Iterator[DomainPhases]:
-    """Yield the phases of the domains with a type of these objects."""
+    """Yield the planning phases of each domain, such as fleet or pods, with the type of one of these objects."""
     types = {used.type for used in objects}  # a domain is imported only if one of its types is used
     for domain in find_domains().values():
         if domain.phases and not types.isdisjoint(domain.resource_types):

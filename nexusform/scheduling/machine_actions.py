@@ -52,7 +52,7 @@ def compute_facts_after(action: str, before: Mapping[str, Any], time: str) -> di
         facts |= {"power_state": "Off", "ready_state": "False"}
     else:
         facts = {**_IN_SERVICE, "cordon_status": facts["cordon_status"]}
-    since = time if facts != _IN_SERVICE else None  # a machine out of service is so since the action
+    since = time if facts != _IN_SERVICE else None  # when it went out of service
     after = {**facts, "message": None, "since": since, "cordoned_by": owner}
     if is_by_action:
         after[CORDONED_BY_ACTION] = True

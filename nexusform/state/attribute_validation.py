@@ -48,7 +48,7 @@ def _build_body_check(schema: BlockSchema) -> _Check:
             required_names.append(name)
     labelled_blocks = [name for name, block in schema.blocks.items() if block.nesting is Nesting.MAP]
     checks |= dict.fromkeys(map(get_order_attribute, labelled_blocks), _build_type_check(ListType(STRING)))
-    # No more is required of a VM with a machine: one pinned to a missing machine lacks its location.
+    # A body with a machine needs no more: a VM pinned to a missing machine has no rack and zone.
     names_with_machine = required_names
     return partial(_check_object, checks, required_names, names_with_machine)
 

@@ -93,7 +93,7 @@ def find_duplicate_keys(data: bytes, document: Any) -> list[str]:
     duplicates: dict[str, None] = {}
     collect = partial(_collect_duplicate_keys, duplicates)
     json.loads(data.removeprefix(_BYTE_ORDER_MARK), object_pairs_hook=collect, parse_int=str, parse_float=str)
-    return list(duplicates)
+    return list(duplicates)  # filled by `collect`; numbers stay texts, as only keys count
 
 
 def _collect_duplicate_keys(duplicates: dict[str, None], pairs: list[tuple[str, Any]]) -> None:
@@ -308,7 +308,7 @@ class _JsonWriter:
             return value
         return self._default(value)
 
-    def _reject_fraction(self, value: Any) -> Any:
+    def _reject_fraction(self, value: Any) -> Any:  # called by orjson for values other than plain data
         if is_fraction(value):
             raise TypeError("a fraction")  # `render` then writes the parts around it one by one
         return self._default(value)
@@ -356,7 +356,7 @@ def locate_json_values(text: str, paths: Iterable[Path]) -> dict[Path, int]:
     return offsets
 
 
-def _skip_blanks(text: str, offset: int) -> int:
+def _skip_blanks(text: str, offset: int) -> int:  # the offset after them
     match = _BLANKS.match(text, offset)
     assert match is not None, "the pattern matches no blanks, too"
     return match.end()
@@ -379,7 +379,7 @@ class _JsonScanner:
         text = self._text
         self.offsets[path] = offset
         if not tree or text[offset] not in "{[":
-            return self._decode_value(text, offset)[1]
+            return self._decode_value(text, offset)[1]  # its end
         closing = "}" if text[offset] == "{" else "]"
         index = 0
         offset = _skip_blanks(text, offset + 1)

@@ -3,9 +3,9 @@
 The shape follows OpenTofu's state version 4, with different names at the top level. Equal states give equal
 bytes: resources by module, mode, type and name, instances by key, values sorted.
 
-Documents of older versions are upgraded, one function per step. A step takes the whole document as plain data
-and returns a new one of the next version; it must not read anything else. To change the format: raise CURRENT
-and add the step from the previous version to UPGRADES.
+CURRENT is the only version of the format so far. Documents of newer versions, and those of versions before the
+first release (without "kind"), are rejected. To change the format: raise CURRENT, and convert documents of the
+previous version before they are read.
 """
 
 from collections.abc import Callable, Mapping
@@ -157,7 +157,7 @@ def decode_state(
             mistake = f"{problem.message}, at {position}.{truncation_hint}"
             detail = f"{name} is not valid JSON: {mistake} {_format_remedy(name)}"
             return None, [build_error("state-is-not-valid-json", detail, span)]
-        state, problems = _decode_any_version(document, name, schemas or {}, lambda: data)
+        state, problems = _decode_document(document, name, schemas or {}, lambda: data)
         # Without a state, INVALID means a wrong part. Other errors mean a foreign file or a newer version.
         is_ours = state is not None or problems[0].id == object_codec.INVALID
         duplicate_keys = json_codec.find_duplicate_keys(data, document) if schemas and is_ours else []
@@ -170,15 +170,15 @@ def decode_state(
 
 
 def decode_plain_document(document: Any, name: str) -> tuple[State | None, list[Diagnostic]]:
-    """Decode a state document given as plain data. Return the state, or None, and the diagnostics."""
-    with pause_garbage_collection():
-        return _decode_any_version(document, name, {}, lambda: json_codec.render_json(document, indent=True))
+    """Decode a state document given as plain data, `name` in messages. Return the state (or None), and the problems."""
+    with pause_garbage_collection():  # without schemas, no attributes are validated; the text only locates problems
+        return _decode_document(document, name, {}, get_text=lambda: json_codec.render_json(document, indent=True))
 
 
-def _decode_any_version(
+def _decode_document(
     document: Any, name: str, schemas: Mapping[str, BlockSchema], get_text: Callable[[], bytes]
 ) -> tuple[State | None, list[Diagnostic]]:
-    """Decode a document of any version; `get_text` is called only to locate errors in the text."""
+    """Decode a document if its format is readable; `get_text` is called only to locate errors in the text."""
     rejection = _check_document_format(document, name)
     if rejection is not None:
         return None, [rejection]

@@ -162,7 +162,7 @@ class StateDraft:
         return list(self._open.values())
 
     def build_unfinished_apply(self) -> UnfinishedApply | None:
-        """Build the unfinished apply, or None without one."""
+        """Build the plan of the apply with its completed steps; None if no apply is unfinished."""
         return self._tracker.build_unfinished_apply()
 
     def build_state(self) -> State:

@@ -124,12 +124,12 @@ def format_digits(digits: str, point: int) -> str:
 
 def compute_shortest_digits(number: Number) -> tuple[str, int]:
     """Return the shortest decimal for a number above zero, 0.digits * 10**point: "125" and 2 for 12.5."""
-    # It has the fewest digits that lie nearer to the number than half the distance to its neighbours of PRECISION bits.
+    # Add digits until the decimal is within half a step of the number. A step leads to the next one of PRECISION bits.
     numerator, denominator = number.numerator, number.denominator
     shift = PRECISION - numerator.bit_length()
     mantissa = numerator << shift if shift >= 0 else numerator >> -shift  # the numerator with PRECISION bits
     # number == exact / scale, and half a step between neighbours is half / scale.
-    grow, shrink = max(shift + 1, 0), max(-shift - 1, 0)
+    grow, shrink = max(shift + 1, 0), max(-shift - 1, 0)  # exponents of two: all of these stay whole numbers
     scale = denominator << grow
     exact, half = 2 * mantissa << shrink, 1 << shrink
     inclusive = mantissa % 2 == 0  # a tie rounds to an even mantissa

@@ -46,17 +46,17 @@ def check_version_changes(result: PlanResult, registries: PluginRegistries) -> I
             yield result.objects[change.address].instance.build_diagnostic(problem)
 
 
-def _check_cluster(change: Change, supplies: SiteResources, today: str) -> Problem | None:
+def _check_cluster(change: Change, site_resources: SiteResources, today: str) -> Problem | None:
     """Return an error for a rejected change of a cluster's version, a warning near or past the end of its availability,
-    or None. `supplies` has the versions offered by the site. If `today` is "", availability is not checked.
+    or None. `site_resources` has the versions offered by the site. If `today` is "", availability is not checked.
     """
     assert change.before is not None
     assert change.after is not None
     current, target = str(change.before.get("kubernetes_version") or ""), change.after.get("kubernetes_version")
     if parse_version(current) is None:  # an unknown version
         return None
-    upgrades = dict(supplies.upgrades).get(str(change.after.get("name")), ())
-    offers = OfferedVersions(supplies.versions, upgrades, dict(supplies.available_until))
+    upgrades = dict(site_resources.upgrades).get(str(change.after.get("name")), ())
+    offers = OfferedVersions(site_resources.versions, upgrades, dict(site_resources.available_until))
     if not isinstance(target, str) or target == current:
         return _check_availability(change.id, current, offers, today) if today else None
     if UNFINISHED_KEY in change.note or parse_version(target) is None:
@@ -157,8 +157,8 @@ def _has_hugepages(value: Any) -> bool:
 
 
 def _list_changes_with_networks(result: PlanResult) -> Iterator[tuple[Change, VmObject, AttachableNetworks]]:
-    """Yield the changed clusters, pools and VMs, each with its VMs and the networks of its site. If no list of networks
-    is known, objects of the simulation (the default provider) are skipped. Others get an empty list.
+    """Yield the changed clusters, pools and VMs, each with its VMs and the networks of its site. Without a list of
+    networks, objects of the simulation (the default provider) are skipped, and others get empty lists.
     """
     resources_by_site = index_site_resources(result.plan.changes)
     for change in result.plan.changes:

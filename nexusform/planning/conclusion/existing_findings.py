@@ -61,16 +61,16 @@ def mark_existing_findings(plan: Plan) -> Plan:
 
 
 def _is_existing_finding(diagnostic: Diagnostic, actions: _PlanActions, existing_addresses: frozenset[str]) -> bool:
-    """Return whether this plan does not cause a finding. `existing_addresses` are those with such a finding before."""
+    """Return whether a finding has its cause before this plan. `existing_addresses` had such a finding before it."""
     if diagnostic.severity is Severity.ERROR:  # an error always stops the plan
         return False
     if diagnostic.address in existing_addresses:
         return True
     cause = _CAUSE_OF.get(diagnostic.id)
-    if cause is None or not actions.has_predecessor:  # only plans cause it, or this is the first apply
+    if cause is None or not actions.has_predecessor:  # always new; before the first apply, all are
         return False
-    is_caused = _CAUSES[cause]  # by the actions of the plan at an address
-    return not is_caused(actions, diagnostic.address)
+    is_caused_by = _CAUSES[cause]
+    return not is_caused_by(actions, diagnostic.address)
 
 
 _ADDING_EFFECTS: Final = (Effect.PLACED, Effect.MOVED, Effect.RECREATED)

@@ -94,9 +94,8 @@ def _add_object_to_totals(
     rows: list[PlacementChange],
     before: Names,
 ) -> Iterator[str]:
-    """Add one resource to the totals of a kind, and yield inconsistencies of its rows. `before` counts the names of its
-    objects before the plan. For each name, the count after the plan must follow from the one before and from the rows:
-    those that remove an object of the name, and those that add one.
+    """Add one resource to the totals of a kind. `before` counts the names of its objects before the plan. Yield an
+    inconsistency for each name with another count after the plan than expected: before - removed + added, by the rows.
     """
     if change.action is Action.NO_OP and not rows:
         totals["before"] += before.total()
@@ -106,7 +105,7 @@ def _add_object_to_totals(
     row_counts = _PlacementRowCounts()
     for row in rows:
         row_counts.add_row_to_counts(row)
-    existing, added = row_counts.existing, row_counts.added  # names with a row: those before the plan, new ones
+    existing, added = row_counts.existing, row_counts.added  # rows by name: of prior objects, of new ones
     if change.action is Action.FORGET:
         # The state forgets (no longer manages) all of them, even those losing their machine.
         row_counts.removed += row_counts.lost_names
@@ -167,7 +166,7 @@ class _PlacementRowCounts(Struct):
 
 
 def mark_waiting_pods(
-    rows: Iterable[PlacementChange], changes: Iterable[Change], types: Types
+    rows: Sequence[PlacementChange], changes: Iterable[Change], types: Types
 ) -> tuple[PlacementChange, ...]:
     """Return all rows, with those of waiting pods converted to rows of existing pods. A waiting pod is in state, but
     has no node yet. Planning gives it the row of a new pod (PLACE), so it would count as an addition.
@@ -191,8 +190,8 @@ def _find_rows_of_waiting_pods(
     change: Change, object_rows: Iterable[PlacementChange], placing: Sequence[PlacementChange], types: Types
 ) -> Iterator[PlacementChange]:
     """Yield those of the `placing` rows of one object that place a pod already in state. Pods of a Deployment share a
-    name. Those in state, less the removed ones and plus the added ones, are the pods after the plan. If fewer exist
-    then, some added rows are for pods in state.
+    name, so they are counted. If all rows were for new pods, before - removed + added would exist after the plan. For
+    each pod less, one row is for a pod in state.
     """
     kind, resource_type = placing[0].kind, types[change.address.type]
     before = collect_names(kind, resource_type, change.before)
@@ -212,7 +211,7 @@ def _convert_row_of_unscheduled_pod(row: PlacementChange) -> PlacementChange:
     kind = KINDS[row.kind]
     assert kind.build_waiting is not None, "only rows of such kinds are converted"
     if row.target is None:
-        return replace(row, action=PlacementAction.KEEP, source=None, trigger="")
+        return replace(row, action=PlacementAction.KEEP, source=None, trigger="")  # "": a kept pod has no reason
     waiting = kind.build_waiting(row.target)  # the same location without a node
     if kind.is_running(row.target):
         return replace(row, action=PlacementAction.MOVE, source=waiting)

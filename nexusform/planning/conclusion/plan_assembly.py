@@ -393,8 +393,9 @@ def _check_vms(blocks: BlockPlanner, outcome: PlacementPhasesResult) -> Iterator
     """Yield the problems of VMs and their machines, except missing capacity."""
     objects, instances = outcome.objects.values(), blocks.instances
     types = blocks.request.registries.resource_types
-    shrunk_machines = list(placement_fit.check_removed_cells(instances, types, outcome.sites, objects))
-    yield from shrunk_machines or placement_fit.check_overcommitted_machines(instances, outcome.sites, objects)
+    removed_cells = list(placement_fit.check_removed_cells(instances, types, outcome.sites, objects))
+    # With errors about removed cells, warnings about other machines smaller than their VMs can wait.
+    yield from removed_cells or placement_fit.check_overcommitted_machines(instances, outcome.sites, objects)
     yield from placement_fit.check_changed_sku_cells(instances.values(), objects)
     yield from placement_fit.check_vf_capacity(objects)
     yield from placement_fit.check_unlocated_vms(objects)
@@ -422,15 +423,15 @@ def _validate_plan(
     )
     is_complete = not has_other_errors and not failures.unplaced  # else risks of running pods are not known
     domain_findings = [domain.collect_findings(instances, risks=is_complete) for domain in outcome.contributions]
-    pod_problems = list(chain.from_iterable(domain_findings))
+    findings = list(chain.from_iterable(domain_findings))
     if has_other_errors:
-        return PlanValidation([*all_diagnostics, *pod_problems])
+        return PlanValidation([*all_diagnostics, *findings])
     all_actions = [vm_object.request.actions for vm_object in objects]
     if any(actions.recreations or actions.removals for actions in all_actions):
         from nexusform.planning.verdicts.stranded_vms import check_rack_concentration
 
-        pod_problems += check_rack_concentration(objects)
-    all_diagnostics = [*failures.diagnostics, *all_diagnostics, *pod_problems]
+        findings += check_rack_concentration(objects)
+    all_diagnostics = [*failures.diagnostics, *all_diagnostics, *findings]
     if certainty is None:
         return PlanValidation(all_diagnostics, failures.unplaced)
     from nexusform.planning.verdicts.separation_rules import evaluate_rules
@@ -459,9 +460,8 @@ def _check_existing_vms(blocks: BlockPlanner, outcome: PlacementPhasesResult) ->
 
 
 def _may_violate_rules(vm_object: VmObject) -> bool:
-    """Return whether the unchanged VMs of an object need a detailed check of the placement rules. One reason is a VM
-    outside of the zones of its pool. Others are further constraints of the pool, such as hints, and filters of the site
-    on VMs (CountFilter).
+    """Return whether the unchanged VMs of an object may violate placement rules, so they need a detailed check. Such
+    rules are the zones of a pool (checked here), its hints and groups, and the site's filters on VMs (CountFilter).
     """
     site, pools = vm_object.request.site, index_pools(vm_object.pools)
     if site is None:  # removed, or unknown
@@ -521,7 +521,7 @@ def remove_consequential_errors(
 ) -> list[Diagnostic]:
     """Return the diagnostics of the phases, without those that only follow from another error. Errors from before the
     phases (`has_earlier_errors`) may cause missing sites, racks and clusters. A rejected value (`has_rejected_values`)
-    may also cause unknown values. UNKNOWN_PLACEMENT is an unknown value in a rack or site.
+    may also cause unknown values, because expressions read it as unknown.
     """
     if has_rejected_values:
         has_earlier_errors = True
@@ -529,8 +529,8 @@ def remove_consequential_errors(
     remaining = _remove_dependents_of_errors(diagnostics, order)
     if has_earlier_errors:
         consequences = _CONSEQUENCES
-    elif any(diagnostic.id == UNKNOWN_PLACEMENT for diagnostic in remaining):  # it is the cause of the others
-        consequences = _CONSEQUENCES - {UNKNOWN_PLACEMENT}
+    elif any(diagnostic.id == UNKNOWN_PLACEMENT for diagnostic in remaining):
+        consequences = _CONSEQUENCES - {UNKNOWN_PLACEMENT}  # a site or rack with an unknown argument is missing
     else:
         return remaining
     return [diagnostic for diagnostic in remaining if diagnostic.id not in consequences]

@@ -125,15 +125,13 @@ def _build_pool_upgrade(
             failed_batch, reason = index // batch + 1, vm_object.placements.failures[key].reason
             break
     batch_count = min(batch, len(recreated))
-    down_count = other_count  # with surge, a new VM runs before an old one stops
-    if not uses_surge:
-        down_count += batch_count
+    down_count = other_count + (0 if uses_surge else batch_count)  # with surge, new VMs run before old ones stop
     all_stay_up = uses_surge and not other_count
     return PoolNodeRecreation(
         pool=pool.pool,
         sku=pool.sku.name,
         vms=len(recreated),
-        concurrent_vms=batch_count if all_stay_up else down_count,
+        concurrent_vms=batch_count if all_stay_up else down_count,  # surge VMs of a batch, or VMs down at once
         batches=-(-len(recreated) // batch),  # rounded up
         surges=all_stay_up,
         minimum_up=len(keys) - down_count,
@@ -161,8 +159,8 @@ class _ScaleInPools:
 
     def find_dependencies(self, vm_object: VmObject, pool: PoolDemand) -> tuple[str, ...]:
         """Return the names (`cluster/pool`) of other pools with a scale-in that this pool needs capacity from. The
-        platform chooses the VMs to remove. So the VMs of this pool are placed while all VMs of those pools remain. If
-        they fit, the pool depends on none of them, and the result is ().
+        platform chooses the VMs to remove, so no machine is certain to get free. If the VMs of this pool fit even while
+        all VMs of those pools remain, the result is ().
         """
         site = vm_object.request.site
         if site is None:
@@ -175,7 +173,7 @@ class _ScaleInPools:
         if not other_pools:
             return ()
         has_own_scale_in = len(other_pools) < len(pools)
-        excluded = own_name if has_own_scale_in else ("", "")  # none is excluded: such pools share one cached outcome
+        excluded = own_name if has_own_scale_in else ("", "")  # no pool: all such pools share one cached outcome
         outcome = self._place_with_remaining_vms(site, other_pools, excluded)
         handles = vm_object.placements.new_handles  # of the VMs placed by this plan
         if all(outcome.get(handles[key]) is not None for key in pool.keys if key in handles):  # all fit

@@ -54,7 +54,7 @@ def build_rename_diagnostics(
 
 
 def _find_changed_keys(deleted: list[Instance], created: list[Instance]) -> Iterator[tuple[_Group, _Group]]:
-    """Yield similar pairs of a deleted and a created instance of one block: only the `count` or `for_each` changed."""
+    """Yield similar pairs of a deleted and a created instance of one block, as groups of one: only keys differ."""
     new_groups = _list_single_groups(created)
     for block, old in _list_single_groups(deleted).items():
         with_removed_key = [group for group in old if group[""].decision.reason in _WITHOUT_KEY]

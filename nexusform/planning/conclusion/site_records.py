@@ -99,10 +99,10 @@ def _mark_lost_vms(site: SiteVms, lost_vms: AbstractSet[tuple[str, ...]]) -> Sit
 
 
 def _add_site_problems(result: PlanResult, registries: PluginRegistries) -> PlanResult:
-    """Add the problems of Kubernetes versions and networks to the plan, and the facts missing to find more."""
+    """Add the problems of Kubernetes versions and networks to the plan, and the kinds of data missing to check them."""
     plan = result.plan
     if not any(change.before or SUPPLIES in change.note for change in plan.changes):
-        return result  # neither an existing object nor a site read by a provider
+        return result  # nothing to check: no existing object, and no site read by a provider
     from nexusform.planning.conclusion import cluster_findings
 
     version_problems = cluster_findings.check_version_changes(result, registries)
@@ -145,14 +145,14 @@ def _collect_site_resource_capacity(
         if network:
             network_by_cluster[get_text(change.after, "name")] = network
     rows: list[SiteResourceCapacity] = []
-    for site, supplies in sorted(observed_sites.items()):
+    for site, site_resources in sorted(observed_sites.items()):
         nodes_before = nodes_after = ClusterNodeCounts()  # a site missing before or after the plan has no nodes
         if site in before:
             nodes_before = count_nodes(before[site].pools, network_by_cluster, claims_before)
         if site in after:
             nodes_after = count_nodes(after[site].pools, network_by_cluster, claims_after)
         # The id of a site is its name, too.
-        rows += compute_site_resource_capacity(site, site, supplies, nodes_before, nodes_after)
+        rows += compute_site_resource_capacity(site, site, site_resources, nodes_before, nodes_after)
     return tuple(rows)
 
 
@@ -184,9 +184,9 @@ def compute_headroom(
 
 
 def _compute_sku_capacity(occupied: SiteWithVms | None, sku: VmSku) -> SpareCapacity | None:
-    """Compute the capacity for one SKU on one side of the plan: before or after it. None without the site. It is the
-    number of further VMs in total, and without the rack with most of it. The result also names the clusters without
-    capacity for the surge VMs of an upgrade. Figures are intervals if VMs are in unknown NUMA cells.
+    """Compute how many further VMs of a SKU fit, before or after the plan: on all racks, and on all but the one with
+    most capacity. Also list the clusters without capacity for the surge VMs of an upgrade. Counts are intervals if VMs
+    are in unknown NUMA cells. Return None without the site.
     """
     if occupied is None:
         return None
@@ -196,7 +196,7 @@ def _compute_sku_capacity(occupied: SiteWithVms | None, sku: VmSku) -> SpareCapa
     free = sum_count_intervals(by_rack.values())
     minimums = {rack: interval.minimum for rack, interval in by_rack.items()}
     worst_rack = max(sorted(minimums), key=lambda rack: minimums[rack], default="")
-    # Each bound subtracts its own largest rack: with VMs in other NUMA cells, another rack may have the most capacity.
+    # The unknown cells decide on the rack with most capacity, so each bound subtracts its own largest rack.
     rack_lost = Interval(
         free.minimum - minimums.get(worst_rack, 0),
         free.maximum - max((interval.maximum for interval in by_rack.values()), default=0),
@@ -380,16 +380,14 @@ def _build_pool_before_and_after(before: Sequence[VmOnSite], after: Sequence[VmO
     first = (after or before)[0]  # any VM: all have the same object, cluster, pool and SKU
     vms_before = {placed_vm.vm.name: placed_vm.vm for placed_vm in before}
     vms_after = {placed_vm.vm.name: placed_vm.vm for placed_vm in after}
-    unchanged = [vm for name, vm in vms_after.items() if vms_before.get(name) == vm]
-    added = [vm for name, vm in vms_after.items() if vms_before.get(name) != vm]
     return PoolVms(
         address=first.address,
         cluster=first.cluster,
         pool=first.vm.pool,
         sku=first.sku,
-        unchanged=tuple(unchanged),
+        unchanged=tuple(vm for name, vm in vms_after.items() if vms_before.get(name) == vm),
         removed=tuple(vm for name, vm in vms_before.items() if vms_after.get(name) != vm),
-        added=tuple(added),
+        added=tuple(vm for name, vm in vms_after.items() if vms_before.get(name) != vm),
     )
 
 
@@ -421,7 +419,7 @@ def check_shortages(plan: Plan) -> Iterator[Diagnostic]:
         if not row.is_insufficient:
             continue
         if row.kind is SiteResourceKind.CLAIMS and row.used == volume_sizes.get(row.site):
-            continue  # volumes alone exceed the storage, so equal claims are not reported again
+            continue  # the claims need no more than existing volumes, already reported by a row of their own
         shortage = format_shortage(row)
         detail = (
             f"On {row.site}, {shortage}. Neither Azure nor a plan rejects this: nodes or volumes fail to "

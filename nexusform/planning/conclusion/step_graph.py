@@ -168,7 +168,8 @@ def add_capacity_waits(
     sites: Mapping[str, SitePlan],
 ) -> None:
     """Add waits for freed capacity, evacuated machines and the order of placement. In a cycle with the waits for
-    references, these new waits are dropped: an object may have referred to the one with the freed capacity.
+    references, these new waits are dropped. Example: a delete waits for the update of a former user, and this update
+    needs the freed capacity.
     """
     waits = _find_capacity_waits(graph, machines)
     for step, updates in _find_rolling_waits(graph, objects, sites).items():
@@ -238,8 +239,8 @@ def _add_cordon_waits(graph: StepGraph, machines: Mapping[Address, UsedMachines]
 
 def _find_rolling_waits(graph: StepGraph, objects: Mapping[Address, VmObject], sites: Mapping[str, SitePlan]) -> Waits:
     """Return the waits for Kubernetes upgrades: by step, the update steps it has to wait for. The VMs of an upgraded
-    object free their capacity only during its update. An object with VMs placed there later waits for this update. It
-    does not wait if it was created, and so is upgraded, before the other one.
+    object free their capacity only during its update. An object with VMs placed there later waits for this update. Of
+    two upgraded objects, the older one never waits.
     """
     owners = {}  # the addresses of upgraded objects, by VM: (owner, pool, number)
     creation_numbers: dict[Address, int] = {}  # of upgraded objects
@@ -291,7 +292,7 @@ def _has_order_effect(
     samples. `planned` are all operations, `operations` those that place VMs, by object in the planned order.
     """
     placing = {id(operation) for group in operations.values() for operation in group}
-    others = [operation for operation in planned if id(operation) not in placing]  # releases, VMs without capacity
+    others = [operation for operation in planned if id(operation) not in placing]  # releases and so on: these run first
     groups = list(operations.values())
     orders = (groups[::-1], [*groups[1:], groups[0]])  # two of many
     for sample in _ORDER_SAMPLES:  # the plan and three samples

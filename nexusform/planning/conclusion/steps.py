@@ -143,8 +143,8 @@ def _add_steps_of_change(graph: StepGraph, index: int, change: Change, remaining
 
 
 def _find_concurrent_blocks(changes: Sequence[Change], types: Types) -> Mapping[Address, AbstractSet[str]]:
-    """Return for each address the blocks it refers to without waiting for them: those of the `concurrent_types` of its
-    type, which complete only after its step. An object with unknown values waits for all its references.
+    """Return for each address the blocks it refers to without waiting for them: their objects complete only after its
+    own step (`concurrent_types`), as a run after its approval. An object with unknown values waits for all blocks.
     """
     type_of = {str(change.address.config_address): change.address.type for change in changes}
     known_types = set(type_of.values()).intersection(types)  # looking up all types would load every domain
@@ -176,7 +176,7 @@ def _add_domain_order_waits(graph: StepGraph, step_order: StepOrder) -> None:
 
 def _add_dependent_waits(graph: StepGraph, prior: PriorState, step_order: StepOrder) -> None:
     """Let the destroy of an object wait for the deletes and updates of its dependents. It does not wait for an update
-    ordered after it by a domain. The destroy step of a replacement waits for no update. A gate joins many steps.
+    ordered after it by a domain. The destroy of a replaced object comes before all updates of its dependents.
     """
     deletes_by_block: dict[str, list[int]] = {}  # block -> deletes of its dependents
     updates_by_block: dict[str, list[int]] = {}  # block -> creates and updates of its dependents
@@ -230,7 +230,7 @@ def _add_former_user_wait(
         if destroy is None or used == change.address:  # it stays, or uses itself
             continue
         graph.add_waits(destroy, [*deletes, *releases])
-        # The update of a user no longer uses the object; the delete of a replaced object comes before updates of users.
+        # A user needs the object until its update. But users of a replaced object are updated after its delete.
         if not deletes and used not in earlier and not graph.is_replacement(destroy):
             graph.add_waits(destroy, updates)
 

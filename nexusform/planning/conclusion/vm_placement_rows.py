@@ -210,8 +210,8 @@ def collect_explanations(objects: Iterable[VmObject]) -> tuple[ExplainedVm, ...]
 def build_placement_tables(
     objects: Iterable[VmObject], sites: Mapping[str, SitePlan], certainty: Mapping[str, SiteCertainty]
 ) -> Iterator[PlacementTable]:
-    """Yield a row per pool of every unchanged or added cluster. All VMs of a block of VMs without a cluster are one
-    pool, as in the placement rule. Its row is at the position of the first VM.
+    """Yield a row per pool of every unchanged or added cluster. VMs without a cluster have one row per block, at the
+    position of its first VM: the placement rule treats them as one pool.
     """
     open_racks = {  # by site id: the zones of racks with a schedulable machine, by rack
         site_id: {

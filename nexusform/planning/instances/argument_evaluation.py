@@ -185,7 +185,7 @@ def _check_secret_placements(instance: Instance) -> list[Diagnostic]:
     for path in instance.arguments.sensitive:
         attribute = find_schema(instance.type.schema, path)
         if not isinstance(attribute, AttributeSchema) or isinstance(attribute.type, MapType):
-            continue
+            continue  # a sensitive value in a map, such as a label, is hidden
         # A value displayed in other attributes makes these sensitive instead.
         if attribute.displayed_in or not attribute.decides_placement:
             continue

@@ -204,9 +204,9 @@ def _restore_prior_value(config: dict[str, Any], prior: Mapping[str, Any], path:
         else:
             restored.pop(step, None)
     elif isinstance(step, int) and isinstance(container, list):
-        common_length = len(get_list(prior_container)[: len(container)])
-        if step < common_length:
-            restored = [*container[:step], prior_container[step], *container[step + 1 :]]
+        prior_elements = get_list(prior_container)[: len(container)]
+        if step < len(prior_elements):
+            restored = [*container[:step], prior_elements[step], *container[step + 1 :]]
     return replace_part_at_path(config, container_path, restored)
 
 

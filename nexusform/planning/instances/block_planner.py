@@ -99,7 +99,7 @@ class BlockPlanner:
                 expansion = INVALID_EXPANSION
             key = build_resource_key(block.address, module.path)
             if not expansion.shape or prepared is None:  # its count, for_each or type is invalid
-                evaluation.resources[key] = ResourceView("")
+                evaluation.resources[key] = ResourceView("")  # references to it are unknown
                 addresses = self.prior.by_block.get(block.address, ())
                 instances += [self.build_unchanged(address) for address in addresses if address.module == module.path]
             else:
@@ -181,7 +181,7 @@ class BlockPlanner:
         """Build an instance that this plan does not change; `block` is its configuration, if it has one."""
         prior = self.prior.get_object(address)
         planned = dict(prior.attributes) if prior is not None else None
-        return self._build_prior_instance(address, block, ActionDecision(planned=planned))
+        return self._build_prior_instance(address, block, ActionDecision(planned=planned))  # NO_OP by default
 
     def build_deleted_instance(self, address: Address, reason: str) -> Instance:
         """Build an instance to delete. With deposed objects only, it is a no-op. A machine action only leaves the
@@ -191,7 +191,7 @@ class BlockPlanner:
         is_action = self.request.registries.resource_types[address.type].kind is PlanningKind.MACHINE_ACTION
         action = Action.FORGET if is_action else Action.DELETE
         decision = ActionDecision(Action.NO_OP if prior is None else action, reason=reason)
-        return self._build_prior_instance(address, None, decision, self.prior.get_deposed(address))
+        return self._build_prior_instance(address, None, decision, self.prior.get_deposed(address))  # None: no block
 
     def build_removed_instance(self, address: Address, reason: str, block: ResourceBlock | None) -> Instance:
         """Build an instance without a configuration. It is deleted, or with `destroy = false` in its `block` or in the
@@ -209,9 +209,8 @@ class BlockPlanner:
 
     def build_forgotten_instance(self, address: Address, reason: str) -> Instance:
         """Build an instance that leaves the state while its object keeps running."""
-        return self._build_prior_instance(
-            address, None, ActionDecision(Action.FORGET, reason=reason), self.prior.get_deposed(address)
-        )
+        decision = ActionDecision(Action.FORGET, reason=reason)
+        return self._build_prior_instance(address, None, decision, self.prior.get_deposed(address))  # None: no block
 
     def _build_prior_instance(
         self,
@@ -294,12 +293,11 @@ class BlockPlanner:
         """
         self._apply_replacement_triggers(instance, evaluation)
         assert instance.config is not None
-        values = {**instance.config}
         derived_values: dict[str, object] = {}
         if not instance.is_invalid:
-            derived_values["id"] = instance.type.build_id(values)
-            derived_values |= instance.type.derive(values)
-        computed = {**computed, **self._find_value_overrides(instance)}
+            derived_values["id"] = instance.type.build_id(instance.config)
+            derived_values |= instance.type.derive(instance.config)
+        computed = {**computed, **self._find_value_overrides(instance)}  # overrides of a test replace them
         is_requested = self.selection.is_replacement_requested(instance.address)
         decision = decide_action(instance, {**derived_values, **computed}, is_requested=is_requested)
         instance.decision = replace(decision, unresolved=unresolved) if unresolved else decision

@@ -174,8 +174,8 @@ class Instance(Struct):
 
     def build_diagnostic(self, problem: Problem, arguments: Mapping[str, Any] | None = None) -> Diagnostic:
         """Return a resource type's problem as a diagnostic at its line. Details about a sensitive value are hidden,
-        because they would reveal parts of it. The line of a problem in a text is displayed. The text is in `arguments`;
-        without them it is in `config`.
+        because they would reveal parts of it. For a problem in a text, its line is displayed. The text is in
+        `arguments`, by default in `config`.
         """
         values = arguments if arguments is not None else self.config or {}
         text = values.get(str(problem.path[0])) if problem.path and problem.line else None  # to show its line

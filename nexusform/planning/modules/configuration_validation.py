@@ -112,7 +112,7 @@ class _ModuleValidator(Struct, frozen=True):
                 problems += check_sensitive_output(output, value)
         scope = evaluation.build_scope(self.instance)
         problems += self._validate_conditions()
-        for import_block in module.imports:  # only for the problems; unknown values are none of them here
+        for import_block in module.imports:  # for their problems; values may be unknown
             list(iterate_requested_imports(import_block, evaluation, problems))
         for block in module.all_blocks:
             problems += self._validate_block_without_state(block)

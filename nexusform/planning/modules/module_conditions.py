@@ -41,8 +41,8 @@ class ConditionResults(Struct):
 
 def check_all_conditions(request: PlanRequest, evaluation: Evaluation, selection: Selection) -> ConditionResults:
     """Check the conditions outside of managed resources. A destroy plan checks those of variables only. A partial plan
-    (-target, -exclude) adds those of its root outputs, and of outputs of other modules with a precondition that failed:
-    something in the plan reads them.
+    (-target, -exclude) adds those of its root outputs, and of outputs of other modules rejected while the plan read
+    them, by a failed precondition.
     """
     configuration = request.configuration
     results = check_variable_validations(configuration, evaluation)

@@ -31,19 +31,18 @@ def check_moved_blocks(configuration: Configuration, evaluation: Evaluation) -> 
 
 
 class _MoveChecker:
-    # Moves so far: `_to` by source address, `_from` by target. The address of a block, such as `nexus_rack.r`, may mean
-    # all of its instances (True in the key), or its only instance (False).
+    # The first move of each address so far. The address of a block, such as `nexus_rack.r`, may mean all of its
+    # instances (True in the key), or its only instance (False).
 
     def __init__(self, evaluation: Evaluation) -> None:
         self.evaluation = evaluation
-        # The first move of each address, as the other address and the statement. The bool: it moves all instances.
-        self._to: dict[tuple[bool, str], tuple[str, MoveStatement]] = {}  # the target of each source
-        self._from: dict[tuple[bool, str], tuple[str, MoveStatement]] = {}  # the source of each target
+        self._targets: dict[tuple[bool, str], tuple[str, MoveStatement]] = {}  # by source
+        self._sources: dict[tuple[bool, str], tuple[str, MoveStatement]] = {}  # by target
 
     def check_statement(self, statement: MoveStatement, instance: ModuleInstance) -> Iterator[Diagnostic]:
         """Yield the problems of one statement in one instance of its module, and record its move."""
         source, target = (_build_address(instance, statement.source), _build_address(instance, statement.target))
-        if statement.source.type != statement.target.type:  # "": a module
+        if statement.source.type != statement.target.type:  # a module has the type ""
             yield build_error(
                 "moved-to-another-type",
                 f"{source} cannot move to a {statement.target.type}: the type of an object cannot change. Remove "
@@ -65,10 +64,10 @@ class _MoveChecker:
         is_for_all = statement.is_for_all_instances
         # An object may move to one target only, and only one object to a target.
         move = f"{source} moves to {target}"
-        first_target, earlier = self._to.setdefault((is_for_all, source), (target, statement))
+        first_target, earlier = self._targets.setdefault((is_for_all, source), (target, statement))
         if first_target != target:
             yield _build_ambiguity_error(statement, f"{source} moves to {first_target}", move, earlier)
-        first_source, earlier = self._from.setdefault((is_for_all, target), (source, statement))
+        first_source, earlier = self._sources.setdefault((is_for_all, target), (source, statement))
         if first_source != source:
             yield _build_ambiguity_error(statement, f"{first_source} moves to {target}", move, earlier)
 

@@ -145,7 +145,7 @@ def _build_change(name: str, prior: OutputState | None, planned: OutputState) ->
     """Build the change of a declared output: from `prior`, its value in state (None: a new output), to `planned`."""
     if prior is None:
         action = Action.CREATE if planned.value is not None else Action.NO_OP  # a null output does not exist
-        return OutputChange(name, action, None, planned.value, planned.type, planned.sensitive)
+        return OutputChange(name, action, None, planned.value, planned.type, planned.sensitive)  # None: it is new
     # A value known only after apply may differ.
     same_value = prior.value == planned.value and planned.value is not UNKNOWN
     is_unchanged = same_value and prior.sensitive == planned.sensitive

@@ -169,7 +169,7 @@ def _iterate_blocks(module: Module, path: tuple[str, ...]) -> Iterator[tuple[tup
 def _read_remote_state_and_record(
     read: StateReader, reader: str, address: str, recorded: dict[str, str], query: RemoteStateQuery
 ) -> tuple[State | None, list[Problem]]:
-    """Return the state read by a data block of this name, and record its lineage and serial."""
+    """Return the state read by the data block named `reader`, and record its lineage and serial at `address`."""
     state, problems = read(replace(query, reader=reader))
     if state is not None:
         recorded[address] = f"{state.lineage} {state.serial}"
@@ -222,10 +222,12 @@ class FileReadRecorder:
 def _find_data_override(
     source: ResourceType, arguments: Mapping[str, Any], address: str, request: PlanRequest
 ) -> dict[str, Any] | None:
-    """Return the values of an overridden data block, else as configured or null; None if it is not overridden."""
+    """Return all values of a data block overridden by a test, None for others. Values not set by the test are as
+    configured, or null.
+    """
     block = parse_address(address)
-    values = next((data.values for data in request.data_overrides if data.is_for(block)), None)  # only tests have some
-    if values is None:  # it is not overridden
+    values = next((override.values for override in request.data_overrides if override.is_for(block)), None)
+    if values is None:
         return None
     names = (*source.schema.attributes, *source.schema.blocks)
     return {name: values.get(name, arguments.get(name)) for name in names}

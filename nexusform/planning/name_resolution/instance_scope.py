@@ -106,16 +106,16 @@ class NameResolver(Protocol):
         """Return an output of a module instance."""
 
     def get_resource(self, instance: ModuleInstance, block: ResourceBlock) -> ResourceView:
-        """Return the instances of a block."""
+        """Return the instances of a resource or data block in a module instance, as seen by expressions."""
 
     def get_module_expansion(self, parent: ModuleInstance, call: ModuleCall) -> BlockExpansion:
-        """Return the expansion of a call."""
+        """Return the instances of a module call: the expansion of its count or for_each."""
 
     def find_module_instance(self, parent: ModuleInstance, name: str, key: Key) -> ModuleInstance | None:
-        """Return the instance of a call with this key."""
+        """Return the module instance with this key of the call with this name in `parent`; None without one."""
 
     def build_module_value(self, parent: ModuleInstance, call: ModuleCall) -> Value:
-        """Return all outputs of all instances of a call."""
+        """Return the outputs of all instances of a module call as one value."""
 
 
 class Lookup(NamedTuple):
@@ -183,7 +183,7 @@ def _resolve_resource(scope: InstanceScope, mode: Mode, kind: str, traversal: Tr
 
 
 def _resolve_variable_reference(scope: InstanceScope, traversal: Traversal) -> Lookup:
-    """Resolve var.NAME: its value, one step used after `var`, and no problems."""
+    """Resolve var.NAME to the value of the variable, with one used step after `var`."""
     declared = scope.instance.module.variables.get(traversal.first_name)
     if declared is None:
         return _build_unknown_lookup(traversal)
@@ -191,7 +191,7 @@ def _resolve_variable_reference(scope: InstanceScope, traversal: Traversal) -> L
 
 
 def _resolve_local_reference(scope: InstanceScope, traversal: Traversal) -> Lookup:
-    """Resolve local.NAME: its value, one step used after `local`, and no problems."""
+    """Resolve local.NAME to the value of the local, with one used step after `local`."""
     name = traversal.first_name
     if name not in scope.instance.module.locals:
         return _build_unknown_lookup(traversal)
@@ -210,7 +210,7 @@ def _resolve_module_reference(scope: InstanceScope, traversal: Traversal) -> Loo
     steps = traversal.steps
     used, key = 1, None  # used steps: the name of the call
     if shape != SINGLE:
-        key = _parse_literal_key(steps[1] if len(steps) > 1 else None, shape)  # None: the evaluator finds it
+        key = _parse_literal_key(steps[1] if len(steps) > 1 else None, shape)  # None: a computed key, or none
         used = 2
     output = steps[used] if used < len(steps) else None
     if isinstance(output, TraverseAttribute) and (shape == SINGLE or key is not None):
@@ -232,7 +232,7 @@ def _resolve_path_reference(scope: InstanceScope, traversal: Traversal) -> Looku
 
 
 def _resolve_nexusform_name(scope: InstanceScope, traversal: Traversal) -> Lookup:
-    """Resolve `applying` or `workspace`: its value, one step used after the root, and no problems."""
+    """Resolve nexusform.applying (a bool) or nexusform.workspace (a text), with one used step after `nexusform`."""
     settings = scope.names.settings
     if traversal.first_name == "applying":
         return Lookup(build_boolean(settings.is_applying), 1)
@@ -240,7 +240,7 @@ def _resolve_nexusform_name(scope: InstanceScope, traversal: Traversal) -> Looku
 
 
 def _resolve_count_index_reference(scope: InstanceScope, traversal: Traversal) -> Lookup:
-    """Resolve count.index: the number, one step used after `count`, and no problems."""
+    """Resolve count.index to a number, with one used step after `count`."""
     key = scope.repetition.key
     if not isinstance(key, int):  # outside of a block with count
         return _build_unknown_lookup(traversal)

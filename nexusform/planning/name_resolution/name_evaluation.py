@@ -109,7 +109,7 @@ class Evaluation:
         return fork
 
     def create_reporting_copy(self, diagnostics: Iterable[Diagnostic] = ()) -> Evaluation:
-        """Return an evaluation of the same names, with its own diagnostics starting with these."""
+        """Return an evaluation of the same names, with its own diagnostics (first these) and its own nesting depth."""
         evaluation = copy(self)
         evaluation.diagnostics = list(diagnostics)
         evaluation._depth = 0  # noqa: SLF001 - a copy of the same class
@@ -207,7 +207,7 @@ class Evaluation:
         """Return whether no condition is false, null or invalid; the checks of conditions report the reasons. An
         unknown condition may still hold. Conditions may be text: "true" is true, as in Terraform.
         """
-        checked = conditions if self.settings.validates_variables else ()  # none: rejected values are shown, too
+        checked = conditions if self.settings.validates_variables else ()  # the console uses rejected values, too
         for condition in checked:
             value = self.create_reporting_copy().evaluate_expression(condition.condition, scope)
             if value is None:  # it is invalid

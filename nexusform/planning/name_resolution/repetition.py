@@ -218,7 +218,8 @@ class InstanceView(Struct):
 
 def _list_unrecorded_paths(presented: Any, recorded: Any) -> list[Path]:
     """Return the paths of values that expressions see, but that are not in state in this form. Such values are derived
-    from other attributes, perhaps from secret ones. Maps are compared two levels deep.
+    from other attributes, perhaps from secret ones. In a map they are changed or added entries, in a map inside of it
+    the added ones.
     """
     if not (isinstance(presented, Mapping) and isinstance(recorded, Mapping)):
         return [()]  # the path of the whole value

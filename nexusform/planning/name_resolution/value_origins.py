@@ -68,7 +68,7 @@ class ValueOriginTracer:
         hidden = hidden or (is_caught and any(part.value.has_marks for part in trace.parts))
         if isinstance(expression, _WRAPPINGS) and len(trace.parts) == 1:
             return self._build_part(trace.parts[0], instance, hidden=hidden)
-        visible_parts, hidden_parts = trace.parts, trace.parts[:0]
+        visible_parts, hidden_parts = trace.parts, trace.parts[:0]  # by default, none is hidden
         is_loop = isinstance(expression, _LOOPS) and bool(trace.parts)
         is_secret_loop = is_loop and trace.parts[0].value.has_marks  # the first part is the collection
         if is_secret_loop:

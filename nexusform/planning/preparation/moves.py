@@ -188,7 +188,8 @@ def _must_follow_statement(
     contains_other = other_begin.is_inside(begin) or other_end.is_inside(begin)
     if not (is_inside or contains_other):  # independent statements
         return False
-    # If an outer statement only changes module keys, inner moves are inside both its ends: it goes first (no cycle).
+    # An outer statement changing only module keys has both ends around an inner one: each would follow the other. It
+    # goes first.
     is_outer = len(statement.module) < len(other_statement.module)
     is_module_move = begin.resource is None and end.resource is None
     has_same_names = [name for name, _ in begin.path] == [name for name, _ in end.path]
@@ -236,15 +237,15 @@ def _iterate_implied_moves(
         block = blocks.get(address.config_address)
         if block is None:
             continue
-        key: Key = address.key  # no move to keys of for_each is implied
+        new_key: Key = address.key  # unchanged for for_each: its keys imply no move
         if block.count is not None:
-            key = 0
+            new_key = 0
         elif block.for_each is None:  # it has a single instance
-            key = None
+            new_key = None
         is_explicit = any(statement.has_endpoint(address.resource) for statement in explicit_statements)
-        if key != address.key and not is_explicit:
+        if new_key != address.key and not is_explicit:
             source = AddressPattern(address.module, address.mode, address.type, address.name, address.key)
-            yield MoveStatement(module=(), source=source, target=replace(source, key=key), span=block.header_span)
+            yield MoveStatement(module=(), source=source, target=replace(source, key=new_key), span=block.header_span)
 
 
 class _StateMover:

@@ -136,7 +136,7 @@ class _Reachability:
         self._cache: dict[Declaration, frozenset[ConfigAddress]] = {}  # resource blocks reachable from a node
 
     def find_blocks(self, address: ConfigAddress, position: Mapping[ConfigAddress, int]) -> tuple[ConfigAddress, ...]:
-        """Return the blocks a block depends on, as far as they have a position, sorted by it."""
+        """Return the dependencies of a block among the blocks with a position, sorted by position."""
         blocks = self.find_reachable_blocks(self._graph.get(build_block_node(address), ()))
         return tuple(sorted((block for block in blocks if block in position), key=position.__getitem__))
 

@@ -70,7 +70,7 @@ def format_certain_count_note(
         return " No count fits in every sample."
     if best is None or is_certain_fit(best.sites):  # None: only the existing VMs are certain
         return f" {lower} is certain."
-    return f" {lower} fits in all of them."
+    return f" {lower} fits in all of them."  # in all samples, but perhaps not in every possible layout
 
 
 # Each trial is a whole plan: enough for the zones of the largest sites one by one and in pairs.

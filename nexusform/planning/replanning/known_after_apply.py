@@ -255,7 +255,7 @@ def evaluate_final_results(
     if plan.mode is Mode.DESTROY or not is_needed:
         return FinalResults(plan.planned_outputs, plan.checks)
     is_selection = bool(plan.targets or plan.excludes)
-    is_partial = is_selection or is_refresh_only
+    is_partial = is_selection or is_refresh_only  # problems of outputs and conditions are then not reported
     evaluation = build_state_evaluation(replace(request, is_applying=True))
     dependent_names = find_dependent_outputs(request.configuration, wrong_addresses)
     outputs = _FinalOutputs(plan, evaluation, dependent_names)

@@ -37,7 +37,7 @@ def add_feasibility_remedies(
     if not request.includes_losses:  # without -details, large plans get fewer trials
         trials_left = min(trials_left, _MAX_PLANNED_OBJECTS // max(1, len(plan.placements)))
     waiting = [(row.placement, row.cluster) for row in plan.feasibility if row.is_waiting]
-    # Domains propose fixes for as many bindings as there are trials. Without a proposal, a binding has no fix.
+    # Domains propose fixes only for the first bindings, as many as there are trials. The others stay untested.
     untested = set(waiting[trials_left:])
     trial_request = replace(build_trial_request(request), samples=0, verifies_certainty=False)
     fixes: dict[_Binding, dict[str, Mapping[str, Any]]] = {}  # successful ones by binding and kind
@@ -65,8 +65,8 @@ def add_feasibility_remedies(
 
 def _is_proposal_successful(proposal: ProposedFix, plan: Plan, trial: Plan) -> bool:
     """Return whether the trial of a fix has the effect it promises, and no other binding (placement and cluster) stops.
-    Placements keep their number of clusters. Only `proposal.completed` may lose some (`fewer_clusters`): this placement
-    must then run on all that are left.
+    Placements keep their number of clusters. Only the placement `proposal.completed` may lose `fewer_clusters` of them,
+    but it must run on all others.
     """
     if trial.errored:
         return False

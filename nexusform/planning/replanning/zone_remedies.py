@@ -201,7 +201,7 @@ def _try_prior_zones(rule: UnsatisfiedRule, result: PlanResult, trial: ZoneTrial
 
 
 def _has_shared_pool(rule: UnsatisfiedRule) -> bool:
-    """Return whether two groups have members (VMs, or pods on them) in one pool: all its VMs have the same zones."""
+    """Return whether two groups have members (VMs, or pods on them) in one pool, so zones cannot separate them."""
     pools_so_far: set[tuple[str, str]] = set()  # address of the object and name of the pool
     for group in rule.groups:
         pools = {(str(member.vm[0]), member.pool.pool) for member in group}

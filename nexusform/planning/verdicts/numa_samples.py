@@ -93,7 +93,7 @@ def check_uncertain_fit(
     if numa_sampling is None:  # no cells are unknown
         return
     fits_everywhere = numa_sampling.fitting_count == numa_sampling.sample_count
-    if not numa_sampling.sample_count:  # none computed: a plan without capacity in sample 0 displays a later one
+    if not numa_sampling.sample_count:  # no samples: layouts were only tried until one fits, from number 0 on
         fits_everywhere = numa_sampling.displayed_sample == 0
     if fits_everywhere:
         return

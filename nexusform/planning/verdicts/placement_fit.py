@@ -217,7 +217,7 @@ def _build_group_warning(instance: Instance, rule: PlacementGroupRule, excess: M
 
 def _find_excess_group_vms(vm_object: VmObject, rule: PlacementGroupRule) -> Iterator[tuple[str, list[str]]]:
     """Yield each machine or rack with more than `max_vms` VMs of the group, and the names of those to move. The first
-    `max_vms` VMs there may stay. Of the others, VMs placed by this plan (with a handle) are not named.
+    `max_vms` VMs there may stay. VMs placed by this plan (with a handle) are not named: the rule applied to them.
     """
     vms_by_location: dict[str, list[PlacedVm]] = {}
     for vm in vm_object.list_placed_vms():
@@ -437,7 +437,9 @@ def lower_certainty_to_accuracy(
 
 
 def _lower_vm_certainty(certainty: PlacementCertainty, record: PredictionRecord) -> PlacementCertainty:
-    """Lower the shares of a VM to the accuracy of earlier predictions. If any falls, `measured` has all old ones."""
+    """Lower the certainty of a VM's rack, machine and count per rack to the accuracy of earlier predictions. If any
+    falls, the result has the former ones as `measured`.
+    """
     measured = (certainty.rack, certainty.machine, certainty.rack_count)
     rack, machine, count = (
         lower_share_to_accuracy(record, subject, share) for subject, share in zip(VM_PREDICTIONS, measured, strict=True)
@@ -449,7 +451,7 @@ def _lower_vm_certainty(certainty: PlacementCertainty, record: PredictionRecord)
 
 def _lower_pool_certainty(pool: PoolCertainty, record: PredictionRecord) -> PoolCertainty:
     """Return a pool without the figures counted as certain if earlier predictions of their kind were partly wrong."""
-    if lower_share_to_accuracy(record, MACHINE_PREDICTION, 1) < 1:
+    if lower_share_to_accuracy(record, MACHINE_PREDICTION, 1) < 1:  # 1 is certain
         pool = replace(pool, vms_on_certain_machines=0, is_tie_certain=False)
     if lower_share_to_accuracy(record, COUNT_PREDICTION, 1) < 1:
         pool = replace(pool, certain_racks=())

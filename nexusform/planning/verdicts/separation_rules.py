@@ -116,7 +116,7 @@ class _MemberIndex:
         self.pods = pods
         self._ranks: dict[str, dict[Token, int]] = {}  # by site id and handle of a placed VM: number of its operation
         for site in sites.values():
-            operations = enumerate(site.operations)  # a release has no token (handle): the entry None is not read
+            operations = enumerate(site.operations)  # the token is the handle; releases without one share the key None
             self._ranks[site.id] = {getattr(operation, "token", None): index for index, operation in operations}
         for vm_object in objects.values():
             demand = vm_object.request.demand

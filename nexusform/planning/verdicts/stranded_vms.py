@@ -44,13 +44,13 @@ def check_stranded_vms(
     mode: Mode,
     sites: Mapping[str, SitePlan],
 ) -> Iterator[Diagnostic]:
-    """Yield an error per rack, machine or site, if this plan removes its machines, but has no step for VMs on them.
-    VMs on machines missing before the plan get a warning.
+    """Yield an error per rack, machine or site, if this plan removes its machines, but neither moves nor removes the
+    VMs on them. VMs on machines missing before the plan get a warning.
     """
     if not any(vm_object.request.actions.losses for vm_object in objects):
         return
     offering_addresses = _index_prior_offers_by_machine(instances, types)  # by machine: the resource with the error
-    for site_id, site in sites.items():  # for a re-created machine: its new resource, or that of its rack or site
+    for site_id, site in sites.items():  # a re-created machine: the resource that causes it, such as its rack
         offering_addresses |= {(site_id, name): renewal.cause for name, renewal in site.recreated_machines.items()}
     by_text = {str(address): instance for address, instance in instances.items()}
     for offering_address, names_by_owner in _group_lost_vms(objects, offering_addresses).items():
@@ -138,7 +138,7 @@ def _is_host_lost(instance: Instance, machine: str, site: SitePlan | None) -> bo
     if instance.action is Action.FORGET:
         return False  # the machine keeps running
     if site is None:
-        return instance.loses_prior_object
+        return instance.loses_prior_object  # no plan decides for each machine
     return site.find_machine_trigger(machine) in (vm_objects.MACHINE_REMOVED, vm_objects.MACHINE_REPLACED)
 
 

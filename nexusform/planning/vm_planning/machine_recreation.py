@@ -159,7 +159,7 @@ def _list_observed_unmanaged_vms(instance: Instance) -> list[tuple[str, Occupied
 
 
 def _iterate_machines(inventory: PlanInventory) -> Iterator[_MachineRecord]:
-    """Yield the machines of racks, then those with a resource of their own, perhaps for the slot of one before."""
+    """Yield the machines of racks, then those with a resource of their own. A slot may have one of each: the last."""
     site_by_rack: dict[str, str] = {}
     for address, rack in inventory.racks.items():
         site_by_rack[rack.id] = rack.site_id

@@ -132,14 +132,14 @@ class SitePlan(Struct):
 
     def place_pinned_vm(self, demand: Demand, machine: str) -> tuple[int, Placement, str]:
         """Place a VM on a machine chosen by the user. Return handle, placement and the rule's rejection (or "")."""
-        refusal = self.scheduler.find_rejection(machine, demand)
+        rejection = self.scheduler.find_rejection(machine, demand)
         host = self.machines[machine]
         cells = self.scheduler.select_cells(demand.sku, machine)
         placement = Placement(host.name, host.rack, host.availability_zone, cells)
         handle = self.scheduler.add_existing(demand.vm, demand.sku, placement)
         # In a sample of unknown NUMA cells, the rule selects the cells again.
         self.operations.append(OccupyOperation(handle, demand.vm, demand.sku, placement, uses_rule_cells=True))
-        return handle, placement, refusal
+        return handle, placement, rejection
 
     def restore(self, demand: Demand, placement: Placement, *, is_unchanged: bool) -> tuple[int, Placement] | None:
         """Place a VM on its re-created machine again: in its former cells if VM (`is_unchanged`) and hardware are the
@@ -194,7 +194,7 @@ def build_sites(
             racks=tuple(all_racks),
             evacuating_machines=_find_evacuating_machines(active_racks, offers.values()),
             offering_addresses=_map_machines_to_addresses(active_racks, offers, inventory),
-            base=scheduler,
+            base=scheduler,  # later a copy of it, made before anything is placed
             configured_unmanaged=tuple(entry for entry in occupied if entry.machine in machine_by_name),
             observed_unmanaged=_select_unmanaged_vms(inventory.unmanaged.get(site.id, ()), occupied, machine_by_name),
             update_strategy=site.update_strategy,
@@ -262,7 +262,7 @@ def place_unmanaged_vms(site: SitePlan, existing_names: Container[str]) -> list[
     entries = sorted(
         [*site.configured_unmanaged, *observed],
         key=lambda entry: (False, "", b"") if entry.cell_numbers else (True, entry.machine, entry.name.encode()),
-    )
+    )  # known cells keep their order
     return [_place_unmanaged_vm(site, entry) for entry in entries]
 
 

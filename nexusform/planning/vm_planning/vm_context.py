@@ -98,7 +98,8 @@ class HintTargets:
             affinity = attributes["hint_type"] == "Affinity"
             hint = hints_by_attributes.get((str(attributes["resource_id"]), affinity, attributes["scope"]))
             if hint is not None:  # None: its target has no location, so it had no effect
-                hints.append(HardHint(vm_object.instance.address, pool.names[0], index, hint, is_existing=False))
+                own_hint = HardHint(vm_object.instance.address, pool.names[0], index, hint, is_existing=False)
+                hints.append(own_hint)  # the VM with the hint is only about to be placed
         return hints
 
     def __call__(self, resource_id: str) -> site_plans.Targets | None:
@@ -192,8 +193,8 @@ def build_destroy_context(blocks: BlockPlanner) -> VmContext:
 
 
 def _build_machine_lookup(blocks: BlockPlanner) -> Callable[[str, str], bool]:
-    """Return a check for machines (site, name) in state that this plan does not remove from it without a destroy. Its
-    first call reads the state.
+    """Return a check whether a machine (site id, name) is in state, and stays managed or is destroyed by this plan: a
+    forgotten machine only leaves the state. Its first call reads the state.
     """
     list_machines_once = cache(partial(_list_recorded_machines, blocks))
     return lambda site_id, machine: (site_id, machine) in list_machines_once()
@@ -335,7 +336,7 @@ def check_system_pools(objects: Sequence[VmObject]) -> Iterator[Diagnostic]:
         vm_object
         for vm_object in objects
         if vm_object.pools and vm_object.instance.block is not None and not vm_object.instance.is_replaced
-    ]  # their pools change one by one
+    ]  # new, removed, unselected and replaced objects do not change single pools
     for vm_object in remaining:
         if before[vm_object.prior.demand.owner] == 1:  # else another System pool stays meanwhile, or there was none
             yield from _check_only_system_pool(vm_object)

@@ -208,7 +208,7 @@ class VmObject(Struct):
         }
 
     def keep_all_vms(self, demand: VmDemand) -> None:
-        """Keep every VM at its location, with no other action, as the VMs of this demand."""
+        """Plan no action: every VM stays at its location, as one of the VMs of this demand."""
         self.placements.vms.clear()
         self.placements.vms.update(self.prior.existing)
         actions = VmActions(unchanged=list(self.prior.existing), waiting=list(self.prior.unplaced))
@@ -295,7 +295,7 @@ class VmSituation(Struct, frozen=True):
 
     def choose_trigger(self, names: Iterable[str | None], own_trigger: str) -> str:
         """Return why a VM is re-created: -replace names it, or else a trigger of all VMs, or its own. "": it is not."""
-        return self.common_trigger or own_trigger if self.healed_names.isdisjoint(names) else HEAL
+        return HEAL if not self.healed_names.isdisjoint(names) else self.common_trigger or own_trigger
 
 
 def compute_vm_actions(
@@ -345,7 +345,7 @@ def _find_removals(prior_keys: Iterable[VmKey], demand: VmDemand, common_trigger
     removals: dict[VmKey, str] = {}
     for key in prior_keys:
         pool_name, number = key
-        if pool_name not in numbers_by_pool:  # without a demand, the trigger is the removal of the resource
+        if pool_name not in numbers_by_pool:  # without a demand, the whole resource is removed
             removals[key] = common_trigger if demand is NO_DEMAND else "pool_removed"
         elif number not in numbers_by_pool[pool_name]:
             removals[key] = common_trigger or "scale_in"

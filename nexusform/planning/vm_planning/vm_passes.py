@@ -122,8 +122,7 @@ class _VmPlanner:
         for block in vm_blocks:
             if not evaluation.has_known_modules(block.address.module):  # count or for_each of a module is unknown
                 continue
-            # Problems of count and for_each are reported from this pass, because pass two does not evaluate them again;
-            # it reports those of modules.
+            # Pass two evaluates modules again, and reports their problems, but not the block's own count or for_each.
             expansion_evaluation = evaluation.create_reporting_copy()
             expanded = self.blocks.expand(block, expansion_evaluation, may_wait=True)
             if expanded is None:  # count or for_each depends on a placement
@@ -367,8 +366,8 @@ def plan_destroy(blocks: BlockPlanner) -> tuple[dict[Address, VmObject], Resourc
 def _select_instances_to_destroy(selection: Selection, prior: PriorState) -> AbstractSet[Address]:
     """Return the instances to destroy: the selected ones and their dependents, but no dependency of a kept one. With
     -target, these are the targets, and everything that depends on them directly or indirectly. Otherwise they are all
-    instances, except the excluded ones and everything that those need. State records a dependency as the text of a
-    block, so instances of the block in another instance of the same module call are left out.
+    instances, except the excluded ones and everything that those need. A recorded dependency names only a block: its
+    instances in another instance of the same module call do not count.
     """
     if selection.targets:
         targets = [address for address in prior.instances if selection.is_direct_target(address)]

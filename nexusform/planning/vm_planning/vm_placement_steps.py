@@ -261,10 +261,10 @@ def _place_vm(vm_object: VmObject, vm: _RequestedVm, context: VmContext, *, last
     assert site is not None, "a demand without its site is invalid"
     if pool.pinned_machine:  # named by the user; the placement rule may reject it, with a warning
         demand = site_plans.build_demand(vm_object.request.demand, pool, vm.number)
-        handle, placement, refusal = site.place_pinned_vm(demand, pool.pinned_machine)
+        handle, placement, rejection = site.place_pinned_vm(demand, pool.pinned_machine)
         _record_placement(vm_object, vm, handle, placement)
-        if refusal:
-            vm_object.placements.pin_rejections.append(refusal)
+        if rejection:
+            vm_object.placements.pin_rejections.append(rejection)
         return
     shortage = vm_object.placements.pool_shortages.get(pool.pool)
     # Whether the user wants the placement of this VM explained; `explain` None means every VM.

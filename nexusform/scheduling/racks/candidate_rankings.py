@@ -43,6 +43,7 @@ class NeutralRanking:
         if self.outdated:
             changed = self.outdated & self._items  # only its own machines or racks
             self.outdated = set()
+            # An entry has the item in its lowest bits (INDEX_MASK), below its key.
             self._entries = [entry for entry in self._entries if entry & INDEX_MASK not in changed]
             self._entries += map(self.compute_entry, changed)
             self._entries.sort()
@@ -178,7 +179,8 @@ class CandidateQueue:
         """Return the live list of the items tied for the next VM (those of the lowest key); [] if none remains."""
         own_heap, entries = self._own, self._entries
         while not self.front:
-            # Take the next neutral group (keys as if the demand's cluster had no VMs), unless an own key is lower.
+            # Take the next neutral group (keys as if the demand's cluster had no VMs), unless an own key is lower. With
+            # INDEX_MASK, the lowest own entry is at the end of its key, so the neutral group is first at equal keys.
             if self._next < len(entries) and (not own_heap or entries[self._next] <= own_heap[0] | INDEX_MASK):
                 self._take_neutral_group()
             elif own_heap:
@@ -215,9 +217,7 @@ class CandidateQueue:
             self._take_own_group()
 
     def _finish_group(self) -> None:
-        """Close the group of equal neutral keys in `_entries` that the front is from. Skip its items that were not
-        removed: they do not fit the demand.
-        """
+        """Close the neutral group of the front. Skip its remaining items: as they were not removed, they do not fit."""
         removed = self._removed
         if len(removed) < self._next - self._first:
             removed_items = set(removed)
@@ -255,7 +255,7 @@ class CandidateQueue:
         changed += self._rejected
         if self._key == OWN:  # the front is from the own heap
             changed += self.front
-        # The group of the front stays in place, except for its removed items.
+        # The group of the front stays in place, less its removed items. Of earlier groups, the skipped items remain.
         for item in self._removed:
             del entries[bisect_left(entries, self._key << INDEX_BITS | item, self._first)]
         entries[: self._first] = self._skipped

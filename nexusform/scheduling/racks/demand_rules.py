@@ -62,7 +62,7 @@ def prepare_packed_sort_keys(keys: Iterable[RankingKey], usage: Usage, demand: D
     3 << 4 | 1. A key without figures is inactive: its bits are 0.
     """
     columns: list[Figures] = []
-    shifts: list[int] = []  # how far each figure moves up for the next one
+    shifts: list[int] = []  # by figure: the bits of all keys after its own, up to the next figure
     active_keys = 0  # bits, the lowest for the last key
     dependence = KeyDependence.NONE
     for key in keys:
@@ -79,11 +79,11 @@ def prepare_packed_sort_keys(keys: Iterable[RankingKey], usage: Usage, demand: D
 
 
 def _pack_columns(columns: list[Figures], shifts: list[int]) -> Figure:
-    """Return a function from an item to its figures in one whole number, the first in the highest bits; 0 without any.
-    Each figure moves up by its shift: the bits of all keys after it up to the next figure (inactive keys have bits, but
-    no figures). Figures 3 and 1 with shifts 4 and 2 give (3 << 4 | 1) << 2.
+    """Return a function from an item to one whole number with its figures, the first in the highest bits; 0 without
+    any. After each figure, the number moves up by its shift: figures 3 and 1 with shifts 4 and 2 give
+    (3 << 4 | 1) << 2.
     """
-    # Called several times per VM: one function call for the usual numbers of keys, none for lists and counts.
+    # The usual case, called several times per VM: three lists or counts need no further function calls.
     if len(columns) == 3:
         first, second, third = columns
         shift_1, shift_2, shift_3 = shifts
@@ -222,7 +222,7 @@ def build_combined_check(checks: Sequence[RejectionCheck]) -> Passes | None:
 
 
 def exclude_last_resort(ledger: Ledger, demand: Demand, machines: list[int]) -> list[int]:
-    """Return the machines without the demand's last resort (a machine name); that one only if it is the only one."""
+    """Return the machines without the last resort of a demand (the name of a machine), or this one if it is alone."""
     if demand.last_resort is None:
         return machines
     last_resort = ledger.site.machine_index.get(demand.last_resort)

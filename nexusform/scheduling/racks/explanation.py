@@ -80,7 +80,7 @@ def _find_exhausting_filter(
     """
     for rule, find_rejection in filters:
         passing = [machine for machine in context.machines if find_rejection(machine) is None]
-        if not passing:
+        if not passing:  # `binding` names the shortage for programs, "" means by the name of the filter
             return NoFitReason(rule.binding or rule.name, rule.describe_shortage(context))
         context.machines = passing
     return None
@@ -255,7 +255,7 @@ class MachineRanking:
 
     def _select_first(self, candidates: Iterable[int], rivals: Iterable[int]) -> frozenset[str]:
         """Return the names of the candidates not outranked by a rival: best in their rack, with no better rack."""
-        if self._site.profile.weigh is not None:  # weights rank machines, not racks, and need no rivals
+        if self._site.profile.weigh is not None:  # weights rank all machines at once, without racks and rivals
             heaviest = demand_rules.select_heaviest_machines(self._ledger, self._demand, candidates)
             return frozenset(self._site.machines[machine].name for machine in heaviest)
         rivals_by_rack: dict[int, list[int]] = {}

@@ -71,7 +71,7 @@ class Ledger:
         self.capacities = site.start_capacities.copy()  # number of the free capacity of each machine
         self.memory = [0] * len(site.machines)  # used MiB of each machine
         self.extra_large = [0] * len(site.machines)  # VMs of extra large SKUs on each machine
-        # VMs by machine, and those placed by this plan. Only weighers read both, and weighers exclude pool sessions.
+        # VMs by machine, and those placed by this plan. Only weighers read them, so pool sessions do not count them.
         self.machine_vms = VmCounts()
         self.new_vms = VmCounts()
         self.rack_vms = [0] * racks
@@ -126,11 +126,11 @@ class Ledger:
         return tally
 
     def get_pool_usage(self, owner: str, pool: str) -> Usage:
-        """Return the VM counts and memory of the site, with those of this cluster and pool. Later VMs may not count."""
+        """Return the VM counts and memory of the site, with those of this cluster and pool. It may miss later VMs."""
         return self._build_usage(self.clusters.get(owner, NO_VMS), self.pools.get((owner, pool), NO_VMS))
 
     def get_live_usage(self, owner: str, pool: str) -> Usage:
-        """Return the same as `get_pool_usage`, but later VMs count, too. It is valid until the ledger is copied."""
+        """Return the VM counts and memory of the site, this cluster and pool. VMs added later count until a copy."""
         cluster_counts = self._get_writable_counts(self.clusters, owner)
         return self._build_usage(cluster_counts, self._get_writable_counts(self.pools, (owner, pool)))
 
@@ -148,13 +148,13 @@ class Ledger:
         return self._first + len(self.records) - 1
 
     def write_without_cells(self, packed: int, number: int | str) -> int:
-        """Record a counted VM on a machine with an assumed layout, and return its handle. On a real site its cells are
-        unknown too, so it is recorded without them; the assumed cells hold its capacity.
+        """Record a counted VM on a machine with VMs in unknown cells, and return its handle. `packed` has cells of the
+        assumed layout. The real ones are unknown, so the record replaces them, and `unknown_cells` keeps them.
         """
         record = _unpack_record(packed, number)
-        handle = self.write(packed - record.cells + UNKNOWN_CELLS, number)  # the lowest bits are the cells
+        handle = self.write(packed - record.cells + UNKNOWN_CELLS, number)  # the cells are in the lowest bits
         table, unknown_vms = self.site.capacity_table, self.unknown_cells[record.machine]
-        # The VM is already counted in the assumed layout. Of its resources only the disk is known to be taken.
+        # Outside of the assumed layout, only the disk of the VM is known to be taken: it is in no cell.
         disk = self.site.shapes[record.shape].share._replace(cells=0, cpus=0, memory=0, vfs=0)
         unknown_vms.known_capacity = table.apply_share(unknown_vms.known_capacity, disk, (), -1)
         assert unknown_vms.cells, "a machine without a split takes no VM"
@@ -171,7 +171,7 @@ class Ledger:
         if record.cells == UNKNOWN_CELLS:
             unknown_vms = self.unknown_cells[record.machine]
             unknown_vms.shapes[handle] = record.shape
-            unknown_vms.is_stale = True
+            unknown_vms.is_stale = True  # a layout of all these VMs is chosen again, before capacities are read
         return handle
 
     def add_sampled(self, record: VmRecord) -> int:
@@ -265,11 +265,11 @@ class Ledger:
         cells = site.capacity_table.cells[record.cells]
         self.capacities[machine] = site.capacity_table.apply_share(self.capacities[machine], shape.share, cells, -sign)
         unknown_vms = self.unknown_cells.get(machine)
-        if unknown_vms is not None:
+        if unknown_vms is not None:  # there is also the capacity without the VMs in unknown cells
             unknown_vms.known_capacity = site.capacity_table.apply_share(
                 unknown_vms.known_capacity, shape.share, cells, -sign
             )
-            unknown_vms.is_stale |= not unknown_vms.cells  # now a NUMA layout may be possible, or none any more
+            unknown_vms.is_stale |= not unknown_vms.cells  # without a chosen NUMA layout, one may be possible now
         self.machine_vms[machine] += sign
         self.memory[machine] += sign * shape.memory
         self.rack_memory[rack] += sign * shape.memory

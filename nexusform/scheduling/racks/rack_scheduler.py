@@ -126,7 +126,7 @@ class RackScheduler:
         if packed == NOWHERE:  # no machine fits
             return None
         machine = packed >> CELLS_BITS & MACHINE_MASK
-        if machine in self._ledger.unknown_cells:
+        if machine in self._ledger.unknown_cells:  # next to VMs in unknown cells, those of the new VM are only assumed
             return self._ledger.write_without_cells(packed, number), self._site.get_placement(machine, UNKNOWN_CELLS)
         return self._ledger.write(packed, number), self._site.get_placement(machine, packed & CELLS_MASK)
 
@@ -315,7 +315,7 @@ class RackScheduler:
         """Return the names of machines with VMs on unknown cells, in site order."""
         return tuple(self.machines[machine].name for machine in sorted(self._ledger.unknown_cells))
 
-    def should_always_fit(self, machine: str, sku: VmSku, added_skus: Sequence[VmSku]) -> bool:
+    def can_fit_in_every_split(self, machine: str, sku: VmSku, added_skus: Sequence[VmSku]) -> bool:
         """Return whether a VM fits on a machine with unknown cells in every NUMA layout, also after `added_skus`."""
         site, unknown_vms = self._site, self._ledger.unknown_cells[self._site.machine_index[machine]]
         shares = [site.shapes[shape].share for shape in unknown_vms.shapes.values()]
@@ -336,7 +336,7 @@ class RackScheduler:
         return tuple(
             self.machines[machine].name
             for machine, split in split_capacities.items()
-            if split.splits.is_known and not split.capacities
+            if split.splits.is_known and not split.capacities  # all layouts are enumerated: there is none
         )
 
     @property
@@ -411,7 +411,7 @@ class RackScheduler:
         for machine in self._ledger.choose_cell_splits(self.split_choice):
             self._queues.mark_machine_changed(machine, capacity_freed=True)
 
-    def _close_session(self) -> None:
+    def _close_session(self) -> None:  # for successive VMs of a pool; it keeps rankings of the machines
         if self._session is not None:
             self._session.close()
             self._session = None

@@ -93,8 +93,8 @@ class SplitCapacities:
         self._table = table
         self._known_capacity = known_capacity
         self.splits = CellSplits(tuple(zip(free.cpus, free.memory, strict=True)), shares)
-        # VFs are no part of a split: either no VF is taken in any cell, or those of all `shares` in each. So there are
-        # at most two cases: with 3 VFs of all shares, the VFs (8, 2) are (8, 2) or (5, 0).
+        # VFs are no part of a split. Two extremes replace all cases: no VF is taken in any cell, or those of all
+        # `shares` in each. With 3 VFs of all shares, the VFs (8, 2) are (8, 2) or (5, 0).
         taken_vfs = min(sum(share.vfs for share in shares), max(free.vfs, default=0))
         fewest_vfs = tuple(max(cell_vfs - taken_vfs, 0) for cell_vfs in free.vfs)
         self._free_vfs = sorted({free.vfs, fewest_vfs})
@@ -211,10 +211,10 @@ class SiteTables(NumberedSite):
         all other VMs of the machine.
         """
         key = (capacity, shares)
-        split = self._split_capacities.get(key)
-        if split is None:
-            split = self._split_capacities[key] = SplitCapacities(self.capacity_table, capacity, shares)
-        return split
+        layouts = self._split_capacities.get(key)
+        if layouts is None:
+            layouts = self._split_capacities[key] = SplitCapacities(self.capacity_table, capacity, shares)
+        return layouts
 
     def add_pool(self, vm: VmName) -> int:
         """Return the number of a VM's pool, adding it if it is new."""

@@ -257,7 +257,7 @@ NONE_FITS = Interval(0, 0)
 
 
 def sum_count_intervals(intervals: Iterable[Interval]) -> Interval:
-    """Sum independent counts."""
+    """Sum independent counts: the minimums, and the maximums. The sum of no counts is 0."""
     return sum(intervals, NONE_FITS)
 
 

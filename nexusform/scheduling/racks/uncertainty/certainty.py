@@ -221,7 +221,7 @@ class _UnknownCells:
             return False  # it never fits: no VM leaves the machine
         occupying_skus = self._occupying_skus.get(machine, [])
         return not all(
-            self._base.should_always_fit(machine, sku, [*added_skus, *occupying_skus])
+            self._base.can_fit_in_every_split(machine, sku, [*added_skus, *occupying_skus])
             for added_skus in self._added_skus[machine]  # those placed by a run
         )
 
@@ -233,11 +233,11 @@ class _SampleMatches:
         """Start to compare runs with the planned placements, by token of the VM; None is a VM without a machine."""
         self._pool_by_token = {token: (demand.vm.owner, demand.vm.pool) for token, demand in demands.items()}
         self._planned = {token: placement for token, placement in planned.items() if placement is not None}
-        self._racks: Counter[Token] = Counter()  # number of runs with the VM on the same rack as in the plan
-        self._machines: Counter[Token] = Counter()  # number of runs with the VM on the same machine
-        self._counts = self._count_per_rack(self._planned)
+        self._same_rack_runs: Counter[Token] = Counter()  # number of runs with the VM on the same rack as in the plan
+        self._same_machine_runs: Counter[Token] = Counter()  # number of runs with the VM on the same machine
+        self._planned_counts = self._count_per_rack(self._planned)  # VMs in the plan, by pool and rack
         # Number of runs with the same count of a pool's VMs on a rack, and the other counts.
-        self._same_counts: dict[PoolId, Counter[str]] = {pool: Counter() for pool in self._counts}
+        self._same_counts: dict[PoolId, Counter[str]] = {pool: Counter() for pool in self._planned_counts}
         self._other_counts: dict[tuple[PoolId, str], set[int]] = {}  # by pool and rack
         self._observed_locations: dict[Token, tuple[set[str], set[str]]] = {  # racks and machines in any run
             token: ({placement.rack}, {placement.machine}) for token, placement in self._planned.items()
@@ -263,16 +263,16 @@ class _SampleMatches:
                 racks.add(placement_in_run.rack)
                 machines.add(placement_in_run.machine)
             else:
-                self._machines[token] += 1
+                self._same_machine_runs[token] += 1
             if placement_in_run.rack == placement.rack:
-                self._racks[token] += 1
+                self._same_rack_runs[token] += 1
         counts_in_run = self._count_per_rack(outcome)
-        for pool, counts in self._counts.items():
+        for pool, planned_counts in self._planned_counts.items():  # VMs per rack
             pool_counts: Mapping[str, int] = counts_in_run.get(pool, {})
             same_counts = self._same_counts[pool]
-            for rack, count in counts.items():
+            for rack, planned_count in planned_counts.items():
                 count_in_run = pool_counts.get(rack, 0)
-                if count_in_run == count:
+                if count_in_run == planned_count:
                     same_counts[rack] += 1
                 else:
                     self._other_counts.setdefault((pool, rack), set()).add(count_in_run)
@@ -288,8 +288,8 @@ class _SampleMatches:
             racks, machines = self._observed_locations[token]
             other_counts = self._other_counts.get((pool, placement.rack), ())
             shares[token] = PlacementCertainty(
-                rack=self._racks[token] / runs,
-                machine=self._machines[token] / runs,
+                rack=self._same_rack_runs[token] / runs,
+                machine=self._same_machine_runs[token] / runs,
                 rack_count=self._same_counts[pool][placement.rack] / runs,
                 tied=(len(racks), len(machines), 1 + len(other_counts)),  # 1: the planned number
             )
@@ -304,12 +304,12 @@ class _SampleMatches:
 
     def _compute_pool_certainty(self, pool: PoolId, tokens: Sequence[Token], runs: int) -> PoolCertainty:
         """Return the certainty of one pool over these runs."""
-        counts, same_counts = self._counts[pool], self._same_counts[pool]
+        planned_counts, same_counts = self._planned_counts[pool], self._same_counts[pool]  # by rack
         owner, name = pool
         return PoolCertainty(
             owner=owner,
             pool=name,
-            vms_on_certain_machines=sum(self._machines[token] == runs for token in tokens),
-            counts=dict(sorted(counts.items())),
-            certain_racks=tuple(sorted(rack for rack in counts if same_counts[rack] == runs)),
+            vms_on_certain_machines=sum(self._same_machine_runs[token] == runs for token in tokens),
+            counts=dict(sorted(planned_counts.items())),
+            certain_racks=tuple(sorted(rack for rack in planned_counts if same_counts[rack] == runs)),
         )

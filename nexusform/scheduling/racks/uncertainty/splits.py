@@ -68,8 +68,8 @@ class CellSplits:
         for cell, free_cell in enumerate(base):
             cells_by_capacity.setdefault(free_cell, []).append(cell)
         self._equal_cells = [cells for cells in cells_by_capacity.values() if len(cells) > 1]
-        self._layers = list(self._enumerate())  # splits of the first 0, 1, 2 ... VMs; too few if there are too many
-        self.is_known = len(self._layers) == len(shares) + 1
+        self._layers = list(self._enumerate())  # the splits of the first 0, 1, 2 ... VMs
+        self.is_known = len(self._layers) == len(shares) + 1  # False: there are too many splits to enumerate
         self.legal_splits: tuple[FreeCells, ...] = tuple(sorted(self._layers[-1])) if self.is_known else ()
 
     def _enumerate(self) -> Iterator[_Layer]:
@@ -94,7 +94,7 @@ class CellSplits:
             yield layer
 
     def _list_choices(self, split: FreeCells, share: Share) -> Iterator[Cells]:
-        """Yield the possible cells of a share; `split` is the free capacity of each. Of equal ones, the first count."""
+        """Yield the choices of cells for a share. `split` has their free capacity. Equal cells are taken in order."""
         equal_cells: dict[tuple[tuple[int, int], tuple[int, int]], list[int]] = {}  # by capacity at first and now
         for cell, (cpus, memory) in enumerate(split):
             if cpus >= share.cpus and memory >= share.memory:
@@ -256,10 +256,10 @@ class _SplitSearch:
 
 
 def compute_bounds(capacity: FreeCapacity, shares: Sequence[Share], share: Share) -> Interval:
-    """Return bounds of the number of VMs of one size (`share`) fitting on a machine with too many layouts to count. VMs
-    with `shares` run there in unknown cells; `capacity` is left by the others, but its disk by all VMs. The bounds are
-    safe, but not exact. A part is the share of a VM in one cell. For the maximum, VMs in unknown cells take from the
-    machine as a whole, not from single cells. For the minimum, each blocks as many parts as it can.
+    """Return safe bounds of the number of VMs of one size (`share`) fitting on a machine with too many layouts to
+    count. VMs with `shares` run there in unknown cells. `capacity` is left by all other VMs, and its disk by these too.
+    A part is the share of a VM in one cell. For the maximum, VMs in unknown cells take from the machine as a whole, not
+    from single cells. For the minimum, each blocks as many parts as it can.
     """
     cells = list(zip(capacity.cpus, capacity.memory, strict=True))
     maximum_parts = sum(_count_cell_parts(share, cpus, memory) for cpus, memory in cells)
@@ -283,13 +283,13 @@ def _count_cell_parts(share: Share, cpus: int, memory: int) -> int:
 
 
 def count_blocked_vms(other: Share, share: Share) -> int:
-    """Return the maximum number of VMs of a share blocked by one VM (`other`) on a machine."""
+    """Return how many VMs of one size (`share`) at most lose their capacity to one `other` VM on a machine."""
     by_disk = -(-other.disk // share.disk) if share.disk else 0  # rounded up
     return max(_count_blocked_parts(other, share), by_disk)
 
 
 def _count_blocked_parts(other: Share, share: Share) -> int:
-    """Return the maximum number of VMs of a share blocked by one VM's cells, each part in a separate cell."""
+    """Return how many parts of VMs (shares in one cell) at most lose their capacity to one `other` VM in its cells."""
     # Rounded up: a part with only some of its vCPUs or memory taken is blocked, too.
     blocked_by_cpus = -(-other.cpus // max(share.cpus, 1))
     blocked_by_memory = -(-other.memory // max(share.memory, 1))
