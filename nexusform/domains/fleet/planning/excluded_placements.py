@@ -99,7 +99,7 @@ def forget_on_forgotten_members(
     """Yield the rows, with REMOVE turned into FORGET for bindings and pods of forgotten members. These members are only
     removed from state, so the bindings and pods keep running unmanaged. Pods on removed nodes stay REMOVE.
     """
-    forgotten_cluster_ids: dict[str, str] = {}  # by name of the member (rows of bindings) and of the cluster (pods)
+    forgotten_cluster_ids: dict[str, str] = {}  # by member name (in rows of bindings) and by cluster name (of pods)
     for instance in select_instances(blocks.instances.values(), PlanningKind.MEMBER):
         if instance.action is Action.FORGET:
             name = get_text(instance.before, "name")
@@ -123,7 +123,7 @@ def _is_on_forgotten_member(
     """Return True if a binding or pod to remove keeps running: its member is only removed from state (forgotten)."""
     if isinstance(row.source, PodLocation):
         cluster_id = forgotten_cluster_ids.get(row.source.cluster, "")
-        # Other triggers remove the pod itself, or its node.
+        # The pod goes with its binding. Other triggers remove the pod itself, or its node.
         is_member_forgotten = row.trigger == _BINDING_REMOVED and bool(cluster_id)
         return is_member_forgotten and not context.explain_lost_node(cluster_id, row.source.node)
     return row.trigger == Trigger.CLUSTER_LEFT and row.object in forgotten_cluster_ids
