@@ -185,7 +185,6 @@ def _plan_until_stable(
 ) -> PlacementIterations:
     """Run iterations until nothing changes. Each one schedules the queued placements, then predicts their pods. The
     pods reduce the free resources of members for the next one. Later ones only add bindings, so the loop ends.
-
     Placements are queued by changes of members since they processed `previous_members`. With `has_edits`, the first
     iteration also queues changed placements, and those with members not processed yet by a hub's scheduler.
     """

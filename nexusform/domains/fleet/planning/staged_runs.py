@@ -138,7 +138,7 @@ def _find_changed_clusters(placement: PlacementPlan, context: _StagedRunInput, c
         binding, resources = prior.get(cluster), placement.current.applied.on_cluster.get(cluster)
         rendered = placement.snapshot_store.render_cluster(context.snapshot.index, cluster)
         if binding is None or resources is None or rendered is None or cluster in changed_before:
-            yield cluster  # new, unknown, or changed before this run
+            yield cluster  # new, unknown, or changed by this plan already: not comparable
             continue
         apply_strategy = placement.spec.find_apply_strategy(cluster)
         before = (binding.state, binding.is_deleting, binding.resource_snapshot, resources.overrides, apply_strategy)
@@ -151,7 +151,7 @@ def _find_changed_clusters(placement: PlacementPlan, context: _StagedRunInput, c
 def _read_run_record(instance: Instance, run: FleetUpdateRun, hub: PlannedHub) -> RunRecord:
     """Return the values fixed at the start of a run, from a hub, else from state; an empty record if not started."""
     if instance.is_replaced or run.build_key(run.name) in hub.observed.pending_requests:
-        return RunRecord()  # not started
+        return RunRecord()  # a new run, or one not processed by the hub yet
     observed = hub.observed.runs.get(run.build_key(run.name))
     recorded = convert(instance.prior_note, RunRecord)
     if observed is None:
