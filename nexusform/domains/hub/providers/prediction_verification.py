@@ -198,8 +198,8 @@ class PredictionVerifier(Struct, frozen=True):
     def _verify_picks(
         self, name: str, clusters: AbstractSet[str], predicted: AbstractSet[str], observed: AbstractSet[str]
     ) -> VerificationResult:
-        """Verify for each of the `clusters` whether it is in both `predicted` and `observed`, or in neither. Correct
-        predictions count only with an alternative. `open_clusters` has these, with their chance of a random pick.
+        """Verify for each of the `clusters` whether it is in both `predicted` and `observed`, or in neither. A correct
+        prediction counts only for `open_clusters` (with their chance of a random pick): others had no alternative.
         """
         predictions: list[VerifiedPrediction] = []
         wrong_predictions: list[WrongClusterPrediction] = []
