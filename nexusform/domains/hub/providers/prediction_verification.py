@@ -91,7 +91,6 @@ class VerificationResult(Struct, frozen=True):
 
     def build_note(self) -> dict[str, Any]:
         """Return the wrong predictions as recorded in the private data of a placement in state; {} without any.
-
         Example: {"misses": [{"about": "cluster", "cluster": "ams1", "predicted": "picked", "observed": "not picked",
         "kind": "figures", "changed": ["ams1: health Healthy -> Unhealthy"]}]}.
         """

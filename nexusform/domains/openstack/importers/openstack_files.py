@@ -232,7 +232,7 @@ def _iterate_servers(tables: Mapping[str, Rows], reading: OpenstackFiles) -> Ite
                 "name": str(row["name"]),
                 "host": host,
                 **amounts,
-                # VCPU alone. The dedicated CPUs of emulator threads are none of the flavor's vCPUs.
+                # Without dedicated CPUs. Those of emulator threads are no vCPUs of the flavor, so they stay out.
                 "vcpus": amounts["vcpus"] - (dedicated - emulator),
                 "dedicated_vcpus": dedicated,
                 "flavor": flavor,

@@ -355,7 +355,7 @@ _WEIGHERS: Final = (
 
 
 def _normalize_weights(figures: Sequence[float], minimum: float) -> list[float]:
-    """Scale the figures to 0 (`minimum`, -inf: the lowest one) to 1, as nova.weights.normalize; all 0 if equal."""
+    """Scale figures like nova.weights.normalize: `minimum` (-inf: the lowest one) is 0, the highest 1; 0 if equal."""
     lowest, highest = min(figures) if minimum == -inf else minimum, max(figures)
     if lowest == highest:
         return [0.0] * len(figures)
