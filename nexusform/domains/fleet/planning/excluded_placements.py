@@ -123,7 +123,7 @@ def _is_on_forgotten_member(
     """Return True if a binding or pod to remove keeps running: its member is only removed from state (forgotten)."""
     if isinstance(row.source, PodLocation):
         cluster_id = forgotten_cluster_ids.get(row.source.cluster, "")
-        # The pod goes with its binding. Other triggers remove the pod itself, or its node.
+        # The pod is removed with its binding. Other triggers remove the pod itself, or its node.
         is_member_forgotten = row.trigger == _BINDING_REMOVED and bool(cluster_id)
         return is_member_forgotten and not context.explain_lost_node(cluster_id, row.source.node)
     return row.trigger == Trigger.CLUSTER_LEFT and row.object in forgotten_cluster_ids

@@ -214,7 +214,7 @@ def _find_overrides_before_content(
     index: _ChangedIndex, changed: _ChangedInstance, rollout: _RolloutInputs
 ) -> Iterator[int]:
     """Yield the overrides awaited by content, to be rolled out with it. Content of a new placement awaits none, since
-    the placement waits itself. An override in a namespace created by this content comes after it.
+    the placement waits itself. An override in a namespace created by this content follows it.
     """
     if rollout.is_new:
         return
