@@ -159,7 +159,7 @@ def _list_shared_objects_of_placement(
     placement: PlacementPlan, binding: Binding, reached: AbstractSet[str], objects: frozenset[ObjectIdentity]
 ) -> Iterator[_OwnershipCandidate]:
     """Yield the shared `objects` wanted by a placement on a cluster. Its rollout changes the clusters in `reached`."""
-    is_released = binding.cluster in placement.released_clusters  # its objects go with the old binding
+    is_released = binding.cluster in placement.released_clusters  # its objects are removed first
     content_before = {} if is_released else placement.current.applied.on_cluster
     manifests_before = content_before.get(binding.cluster, RenderedResources(())).manifests
     objects_before = collect_object_identities(manifests_before)

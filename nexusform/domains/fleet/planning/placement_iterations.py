@@ -189,7 +189,6 @@ def _plan_until_stable(
     iteration also queues changed placements, and those with members not processed yet by a hub's scheduler.
     """
     member_list = MemberList(list_planned_members(members))
-    checks_edits = has_edits
     for _ in range(MAX_ITERATIONS):
         watched_placements = [
             WatchedPlacement(item.address, item.spec.configuration.placement_type, item.scheduling.is_fulfilled)
@@ -201,7 +200,7 @@ def _plan_until_stable(
             iterations.progress(PlanningStage.PLACEMENTS, number, len(placements))
             if not placement.is_left_unchanged:
                 changes = changes_by_address.get(placement.address, ())
-                has_changed |= _schedule_if_queued(placement, member_list, changes, has_edits=checks_edits)
+                has_changed |= _schedule_if_queued(placement, member_list, changes, has_edits=has_edits)
         update_pod_predictions(placements, members, pods, iterations)
         if not has_changed:
             break
@@ -209,7 +208,7 @@ def _plan_until_stable(
         if not _recompute_member_resource_usage(members, pods):
             break
         member_list = MemberList(list_planned_members(members))
-        checks_edits = False  # edits queue placements once
+        has_edits = False  # edits queue placements once
     return replace(iterations, member_list=member_list)
 
 

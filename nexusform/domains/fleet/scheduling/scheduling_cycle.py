@@ -117,9 +117,7 @@ class FilterResult(Struct, frozen=True):
 def filter_members(
     request: PlacementRequest, member_list: MemberList, binding_masks: BindingMasks
 ) -> FilterResult | CycleAbort:
-    """Return the members accepted by every filter, or the error of one. Static filters depend on members only and are
-    first, so their result is cached.
-    """
+    """Return the members accepted by all filters, or the error of one. The static ones (about members) are cached."""
     static_rules = tuple(takewhile(lambda rule: rule.is_static, profile.FILTERS))
     dynamic_rules = profile.FILTERS[len(static_rules) :]
     everyone = FilterResult(member_list.all_members, rejected_by_rule=())

@@ -258,9 +258,7 @@ def _select_numbered_properties(properties: Mapping[str, str], image: Mapping[st
 
 
 def _parse_page_size(properties: Mapping[str, str], image: Mapping[str, str]) -> int | None:
-    """Return the page size (KiB, or one of PAGE_SIZES), None if unset. An image may set it only if the flavor has "any"
-    or "large".
-    """
+    """Return the page size (KiB or of PAGE_SIZES), None if unset. An image sets it if the flavor has any or large."""
     of_flavor, of_image = (_parse_page_size_text(values.get(_PAGE_SIZE, "")) for values in (properties, image))
     if of_image is None:
         return of_flavor
