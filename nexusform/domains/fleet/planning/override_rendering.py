@@ -170,7 +170,7 @@ def render_resources(
         try:
             changed_manifest = _apply_object_overrides(manifest, overrides, cluster, labels, changes)
         except PatchError as problem:
-            # The hub reports a shorter text for an object inside an envelope, and else the failure itself ("").
+            # The hub shortens the text for an object inside an envelope. Else ("") it reports the failure as it is.
             reported_failure = _truncate_message(str(problem), manifest, envelope) if envelope is not None else ""
             return RenderedResources(tuple(manifests), failure=str(problem), reported_failure=reported_failure)
         if changed_manifest is not None:  # None: an override deletes it

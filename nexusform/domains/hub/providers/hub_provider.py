@@ -119,7 +119,7 @@ class FleetHubProvider:
         recorded_hub = f"{recorded_uids[name]} on {recorded.get('url')}"
         observed_hub = f"{observed_uids[name]} on {observed['url']}"
         difference = f"namespace {name} has the uid {recorded_hub} in the state, and {observed_hub}"
-        return IdentityComparison(difference, accepted_by=(observed_uids[name],))  # as -allow-other-hub
+        return IdentityComparison(difference, accepted_by=(observed_uids[name],))  # -allow-other-hub
 
     def describe_identity(self, identity: Values) -> str:
         """Describe the hub for the head of a plan: `hub prod-eu (uid 3f2c, read 15:02:11, KubeFleet 0.3.1)`."""

@@ -232,7 +232,7 @@ def _iterate_servers(tables: Mapping[str, Rows], reading: OpenstackFiles) -> Ite
                 "name": str(row["name"]),
                 "host": host,
                 **amounts,
-                # Without dedicated CPUs. Those of emulator threads are no vCPUs of the flavor, so they stay out.
+                # Without dedicated vCPUs. `dedicated` also has CPUs of emulator threads, beyond the flavor's vCPUs.
                 "vcpus": amounts["vcpus"] - (dedicated - emulator),
                 "dedicated_vcpus": dedicated,
                 "flavor": flavor,
