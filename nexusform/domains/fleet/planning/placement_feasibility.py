@@ -202,7 +202,7 @@ def _list_added_nodes(vms: Iterable[VmObject], row: Feasibility, outcome: FleetO
             continue  # removed, or of another cluster
         for pool_demand in demand.pools:
             if pool_demand.pool in row.missing_pools:
-                standalone = build_standalone_demand(pool_demand.sku, pool_demand.constraints)  # without other VMs
+                standalone = build_standalone_demand(pool_demand.sku, pool_demand.constraints)  # one VM on its own
                 yield _AdditionalNodes(
                     site=demand.site_id,
                     cluster_id=cluster.id,
@@ -363,7 +363,7 @@ def _suggest_affinity_exclusions(rows: Iterable[Feasibility], outcome: FleetOutc
             text,
             (edit,),
             solves=frozenset((address, name) for name in clusters),
-            runs=frozenset(),
+            runs=frozenset(),  # no other binding
             change=change,
             completed=address,  # all of its other bindings must run
             fewer_clusters=len(clusters) if is_all else 0,

@@ -69,8 +69,8 @@ class SchedulingResult(Struct, frozen=True):
     def append_scheduling_cycles(
         self, result: CycleResult, triggers: SchedulingTriggers, start: tuple[Binding, ...], member_list: MemberList
     ) -> SchedulingResult:
-        """Return this result extended by further cycles. If they pick a cluster, `cycle_start` becomes the bindings
-        before the cycles (`start`) and the members.
+        """Return this result extended by further cycles. If they pick a cluster, `cycle_start` has the bindings before
+        them (`start`) and the members, to explain the picks later.
         """
         pick_triggers, release_triggers = dict(self.pick_triggers), dict(self.release_triggers)
         for change in result.changes:

@@ -364,7 +364,7 @@ def _collect_hub_namespaces(hub: PlannedHub) -> set[str]:
 
 def _check_override_conflicts(hub: PlannedHub) -> Iterator[Diagnostic]:
     """Yield errors for overrides rejected by a hub because of other overrides."""
-    new_flags = [instance.action in _CREATE_ACTIONS for instance in hub.override_instances]  # as hub.overrides
+    new_flags = [instance.action in _CREATE_ACTIONS for instance in hub.override_instances]  # by position
     for position, problems in find_override_conflicts(list(zip(hub.overrides, new_flags, strict=True))).items():
         instance = hub.override_instances[position]
         namespaced = bool(hub.overrides[position].namespace)

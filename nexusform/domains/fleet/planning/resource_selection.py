@@ -263,7 +263,7 @@ class SnapshotStore:
 
     def render_cluster(self, index: int | None, cluster: str) -> RenderedResources | None:
         """Return the resources of a snapshot for a cluster; None without such a snapshot or member."""
-        locked_index, renderer = self._locked_renderers.get(cluster, (None, None))  # set by a run
+        locked_index, renderer = self._locked_renderers.get(cluster, (None, None))  # fixed at the start of a run
         if renderer is not None and locked_index == index:
             return renderer.render_cluster(cluster)
         if index not in self._renderers:

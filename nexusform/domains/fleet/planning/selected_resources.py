@@ -269,7 +269,7 @@ def _render_observed_clusters(
         failure = _find_observed_failure(rendered, observed)
         if overrides is not None:
             rendered = replace(rendered, overrides=names)
-        if failure != rendered.failure_message:  # the full text of a truncated failure is known
+        if failure != rendered.failure_message:  # else keep the full text of a failure shortened by the hub
             rendered = replace(rendered, failure=failure, reported_failure="")
         yield binding.cluster, rendered
 

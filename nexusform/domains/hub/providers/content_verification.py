@@ -207,8 +207,8 @@ class _PickedOverrides(Struct, frozen=True):
 
 
 def render_run_content(note: Body, snapshots: Bodies, members: Bodies) -> AppliedResources:
-    """Return the objects of the clusters of a completed run with overrides: those of its resource snapshot, changed
-    by the planned overrides. `note` is the planned private data of the run in state.
+    """Return the objects on the clusters completed by a run, if overrides change them: those of its resource snapshot
+    with the planned overrides. `note`, the planned private data of the run in state, has these overrides.
     """
     record = convert(note, _PickedOverrides)
     on_cluster: dict[str, RenderedResources] = {}
@@ -216,10 +216,10 @@ def render_run_content(note: Body, snapshots: Bodies, members: Bodies) -> Applie
     labels = {get_name(member): get_labels(member) for member in members}
     if not objects:  # the hub has deleted the snapshot
         return AppliedResources(snapshots=(), on_cluster=on_cluster)
-    for cluster in sorted(record.picked.keys() & record.done):
+    for cluster in sorted(record.picked.keys() & record.done):  # with overrides, and completed
         overrides = tuple(record.overrides[position] for position in record.picked[cluster])
         rendered = ClusterRenderer(objects, overrides, labels).render_cluster(cluster)
-        if rendered is not None and rendered.digest:
+        if rendered is not None and rendered.digest:  # "": no object is changed
             on_cluster[cluster] = rendered
     return AppliedResources(snapshots=(), on_cluster=on_cluster)
 

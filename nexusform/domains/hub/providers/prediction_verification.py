@@ -255,7 +255,7 @@ class PredictionVerifier(Struct, frozen=True):
             # The changes of the cluster come first; those of each member keep their order.
             texts = tuple(text for _, text in sorted(changes, key=lambda change: change[0] != cluster))
             return WrongClusterPrediction(about, cluster, *states, CHANGED_FIGURES, texts)
-        if self.version:
+        if self.version:  # of KubeFleet on the hub
             return WrongClusterPrediction(about, cluster, *states, DIFFERENT_VERSION, (self.version,))
         return WrongClusterPrediction(about, cluster, *states, DIFFERENT_RULE)
 

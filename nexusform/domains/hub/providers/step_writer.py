@@ -377,8 +377,8 @@ class HubStepWriter(Struct, frozen=True):
         verifier = PredictionVerifier(
             plan_figures=self.plan_figures,
             current_figures=self.plan_figures,  # the current ones are read for a wrong prediction only
-            compares_spread=not prior,
-            open_clusters=get_mapping(self.request.planned_note, OPEN_CLUSTERS),
+            compares_spread=not prior,  # after a policy change, spread scores can differ between runs
+            open_clusters=get_mapping(self.request.planned_note, OPEN_CLUSTERS),  # candidates of a random choice
         )
         at_decision = verifier.verify_bindings(name, planned, decision.bindings)
         at_end = verifier.verify_bindings(name, planned, final.bindings)

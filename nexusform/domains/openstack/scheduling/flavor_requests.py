@@ -164,7 +164,7 @@ def _parse_numa_request(flavor: Flavor, image: Mapping[str, str]) -> NumaRequest
     `image` are the image's requests under the names of a flavor's properties, such as "hw:numa_nodes".
     """
     flavor_policy, image_policy = flavor.properties.get(_POLICY, ""), image.get(_POLICY, "")
-    rejected = {MIXED: (DEDICATED,), SHARED: (MIXED, DEDICATED)}  # policies of images by those of flavors
+    rejected = {MIXED: (DEDICATED,), SHARED: (MIXED, DEDICATED)}  # of images, by the flavor's policy
     if image_policy in rejected.get(flavor_policy, ()):
         raise ValueError(_format_property_conflict(_POLICY))
     policy = flavor_policy or image_policy  # "": none
