@@ -183,7 +183,7 @@ def _collect_refreshed_node_names(
     state that no longer exists has no names, so all of its nodes are missing.
     """
     types = registries.resource_types
-    sites = build_sites(build_inventory(objects.items(), types))[0]
+    sites, _conflicts = build_sites(build_inventory(objects.items(), types))
     existing_nodes: dict[str, set[str]] = {}
     for address, instance in prior.state.instances.items():
         if registries.get_kind(address.type) is PlanningKind.CLUSTER and instance.current is not None:

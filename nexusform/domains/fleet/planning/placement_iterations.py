@@ -385,7 +385,7 @@ def find_stale_members(placement: PlacementPlan, member_list: MemberList) -> tup
     eligible = _select_individually_eligible_members(placement, member_list)  # bit mask
     changes: list[MemberChange] = []
     for name in sorted(candidates - bound_clusters):
-        trigger = _find_change_of_rejection(rejections.get(name))  # None: the reported reason is not obsolete
+        trigger = _find_change_of_rejection(rejections.get(name))  # None: the reported reason may still hold
         is_eligible = bool(eligible >> member_list.positions[name] & 1)  # the bit of this member
         if trigger is not None and is_eligible:
             changes.append(MemberChange(name, trigger))

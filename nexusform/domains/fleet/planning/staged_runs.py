@@ -68,7 +68,7 @@ def _execute_staged_run(
     if isinstance(context, Problem):
         yield instance.build_diagnostic(context)
         return
-    instance.private = context.record.build_note()
+    instance.private = context.record.build_note()  # the values fixed at the start
     yield from _warn_unused_approvals(instance, run, context)
     if run.state is not RunState.RUN:  # only initialized, or stopped
         return
