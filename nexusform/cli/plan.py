@@ -276,9 +276,8 @@ def get_exit_code(plan: Plan, diagnostics: Iterable[Diagnostic], *, is_detailed:
         return 0
     if plan.has_changes:
         return _EXIT_CHANGES
-    # Nothing read, or a check of drift without all objects: changes cannot be excluded.
-    is_unknown = plan.is_from_state or (plan.mode is Mode.REFRESH_ONLY and plan.has_unread_objects)
-    return 1 if is_unknown else 0
+    is_drift_unknown = plan.mode is Mode.REFRESH_ONLY and plan.has_unread_objects
+    return 1 if plan.is_from_state or is_drift_unknown else 0  # without a read, changes cannot be excluded
 
 
 def _load_signer(key_file: str) -> tuple[Signer | None, list[Diagnostic]]:

@@ -115,8 +115,8 @@ class FleetDocument(Struct, frozen=True):
     conditions: tuple[tuple[str, str], ...] = ()
 
     def is_part_reported(self, path: Path) -> bool:
-        """Return True if findings already cover the argument at a path, so that no other check reports it again. A
-        finding about a parent, or (below the top level) about something inside, covers the argument, too.
+        """Return True if a finding already covers the argument at a path: no other check reports it again. A finding
+        about a parent covers it; below the top level, also one about a value inside.
         """
         parents = [path[:length] for length in range(len(path) + 1)]  # from the whole spec, (), to the argument itself
         if not self.reported_paths.isdisjoint(parents):
@@ -163,7 +163,7 @@ def read_fleet_object(
     lenient: bool = False,
     earlier_findings: tuple[Problem, ...] = (),
 ) -> FleetDocument:
-    """Read one object of the kind `api`. Its problems follow `earlier_findings`, those of the text, in the result.
+    """Read one object of the kind `api`. The result has its findings, after `earlier_findings` about the YAML text.
     `schema` gives the names and defaults of its arguments. With `lenient`, common mistakes are only warnings.
     """
     root = Node.create_document_node(document)
@@ -211,8 +211,8 @@ def _check_kind_and_version(root: Node, api: ApiKind, notes: DocumentFindings) -
 
 
 def _fix_misspelled_keys(root: Node, notes: DocumentFindings) -> Node:
-    """Report unknown top-level keys. Return the object without them, and with misspelled ones corrected: a misspelled
-    `spec` is not reported as missing, too.
+    """Report unknown top-level keys. Return the object with the misspelled ones renamed, and without the others. So a
+    misspelled `spec` is not also reported as missing.
     """
     data: dict[str, Any] = {}
     locations: dict[str | int, TextPosition] = {}
@@ -378,9 +378,9 @@ class _FleetObjectReader:
             self._reject(location, text)
 
     def _find_field_of_key(self, key: str, part: _DocumentPart, shape: FieldShape) -> str:
-        """Return the name of the API field for a key of a mapping; "" to ignore the key. An old key is corrected to its
-        new name. Any other unknown key is reported. If the mapping lacks the field with the nearest name, return it:
-        then it is not reported as missing, too.
+        """Return the name of the API field for a key of a mapping; "" to ignore the key. Old names are corrected if
+        allowed. Other unknown keys are errors, but count as the field with the nearest name, if the mapping lacks it:
+        then this field is not also reported as missing.
         """
         value, path = part.node.get_node(key), f"{part.display_path}.{key}"
         field_shape = shape.fields.get(key)

@@ -169,8 +169,8 @@ def _read_snapshots(manifests: Sequence[Manifest], owner: str) -> tuple[Observed
 
 
 def read_snapshot_objects(manifests: Sequence[Manifest], index: int) -> tuple[Manifest, ...]:
-    """Return the objects in the resource snapshot of this index; () without it. `manifests`: those of a placement."""
-    for owner in {manifest.labels.get(_PARENT, "") for manifest in manifests}:
+    """Return the objects in the resource snapshot of this index; () without it. `manifests`: all of one placement."""
+    for owner in {manifest.labels.get(_PARENT, "") for manifest in manifests}:  # the placement's name
         for snapshot in _read_snapshots(manifests, owner):
             if snapshot.index == index:
                 return snapshot.objects
@@ -225,7 +225,7 @@ def _determine_binding_progress(binding: Manifest) -> tuple[str, str]:
         message = get_text(condition, "message")
         if step == "Overridden":
             return OVERRIDE_FAILED, message
-        # The `reason` is equal in both cases.
+        # A failure and a missing response have the same `reason`; only their messages differ.
         return WAITING if "has not yet completed" in message else FAILED, message
     is_done = get_text(conditions, "Available", "status") == "True"
     is_diff_reported = get_text(conditions, "DiffReported", "status") == "True"  # with strategy ReportDiff
@@ -259,7 +259,7 @@ def check_observed_bindings(manifests: Iterable[Manifest]) -> Iterator[Problem]:
 
 def build_missing_snapshot_warnings(manifests: Sequence[Manifest]) -> Iterator[Problem]:
     """Yield a warning for each snapshot used by bindings but not captured; only one if no snapshot of its kind was."""
-    # Kinds of snapshots by the field with their name: of cluster-scoped and of namespaced bindings, as BINDING_KINDS.
+    # By the field with the snapshot's name: the snapshot kind for each kind of binding, in the order of BINDING_KINDS.
     kinds = {"schedulingPolicySnapshotName": _POLICY_SNAPSHOT_KINDS, "resourceSnapshotName": _RESOURCE_SNAPSHOT_KINDS}
     captured = {(manifest.kind, manifest.namespace, manifest.name) for manifest in manifests}
     users: dict[tuple[str, tuple[str, str, str]], list[Manifest]] = {}  # bindings by field and missing snapshot

@@ -165,7 +165,7 @@ class ObservedMember(Struct, frozen=True):
 
 
 def find_newest_heartbeat(members: Iterable[Mapping[str, Any]]) -> datetime | None:
-    """Return the newest heartbeat of MemberCluster objects, None without one. Their export is from then, or later."""
+    """Return the newest heartbeat time of MemberCluster objects, None without one. Their export is not older."""
     agents = (_find_agent(Node(body, _NO_LOCATION)) for body in members)
     times = (parse_time(agent.get_node("lastReceivedHeartbeat").text) for agent in agents)
     return max((time for time in times if time is not None), default=None)

@@ -64,8 +64,8 @@ TRIGGER_REASONS: Final[Mapping[Trigger, str]] = {
 def build_binding_rows(
     placement: PlacementPlan, members: Mapping[str, FleetMemberState], rejected: tuple[Rejection, ...] = ()
 ) -> Iterator[PlacementChange]:
-    """Build the rows of one placement: removed bindings, then added and changed, then kept ones. Every row of a current
-    binding also has the reasons against the clusters not picked, `rejected`.
+    """Build the rows of one placement: removed bindings, then added and changed, then kept ones. `rejected` are the
+    clusters not picked, with reasons; the row of every planned binding lists them.
     """
     prior_bindings = index_by_cluster(placement.spec.prior_bindings)
     planned_bindings = index_by_cluster(placement.bindings)
@@ -114,14 +114,14 @@ def _find_removal_trigger(placement: PlacementPlan, cluster: str) -> Trigger:
     triggers = {**placement.scheduling.release_triggers, **placement.lost_bindings}  # the latter: evicted or deleted
     if cluster in triggers:
         return triggers[cluster]
-    by_run = placement.spec.is_external and placement.find_rollout_step(cluster) != NO_ROLLOUT_STEP
-    return Trigger.STAGED_RUN if by_run else Trigger.POLICY_CHANGED
+    is_removed_by_run = placement.spec.is_external and placement.find_rollout_step(cluster) != NO_ROLLOUT_STEP
+    return Trigger.STAGED_RUN if is_removed_by_run else Trigger.POLICY_CHANGED
 
 
 def _build_removed_row(
     address: Address, binding: Binding, trigger: Trigger, rollout_step: tuple[str, RolloutStep] = NO_ROLLOUT_STEP
 ) -> PlacementChange:
-    """Build the row of a removed binding. `rollout_step` is the cause of the rollout, and its step for the removal."""
+    """Build the row of a removed binding. `rollout_step`: the cause of its rollout, and the step with the removal."""
     _cause, step = rollout_step
     return PlacementChange(
         address=address,
@@ -223,7 +223,7 @@ def _determine_binding_action(
 def _explain_keeping(placement: PlacementPlan, binding: Binding, member: FleetMemberState | None) -> tuple[str, str]:
     """Return (trigger, reason) for a kept binding: the first of several; each is "" if there is none."""
     cause, step = placement.find_rollout_step(binding.cluster)
-    if step.status == LATER:
+    if step.status == LATER:  # of a staged run
         return str(Trigger.STAGED_RUN), f"{_format_binding_reason('', (cause, step))}: not reached by this plan"
     # Changed resources or overrides need a staged run with strategy External.
     if placement.current.staged_trigger is not None and binding.has_resources:
@@ -242,8 +242,8 @@ def _explain_keeping(placement: PlacementPlan, binding: Binding, member: FleetMe
 
 
 def _explain_keeping_on_changed_member(placement: PlacementPlan, member: FleetMemberState | None) -> tuple[str, str]:
-    """Explain a binding kept although its member changed, as (trigger, reason); each is "" if there is none. A change
-    that might have started a scheduling cycle, but did not, has a reason and no trigger.
+    """Return (trigger, reason) for a binding kept although its member changed; each is "" if there is none. The trigger
+    is a change sufficient to reject the member in a new pick. Other changes have no trigger.
     """
     if member is None or member.planned is None or member.previous is None:
         return "", ""  # unknown, removed or new: no change to explain
@@ -253,7 +253,7 @@ def _explain_keeping_on_changed_member(placement: PlacementPlan, member: FleetMe
     changes = find_member_observations(member.previous, member.planned, request)
     if changes:
         return str(changes[0].trigger), f"{changes[0].reason}; kept: {explain_kept_bindings(placement)}"
-    # The member's change can start scheduling cycles, but no cycle of this placement ran.
+    # Any other change able to start a scheduling cycle needs a reason if no cycle of this placement ran.
     if find_queue_trigger(member.previous, member.planned) is not None and not placement.scheduling.has_run:
         return "", f"kept: {explain_kept_bindings(placement)}"
     return "", ""
@@ -304,8 +304,8 @@ def _build_wave_steps(waves: Sequence[RolloutWave], failing: frozenset[str]) -> 
 def build_run_timeline(
     placement: PlacementPlan, run: str, resource_snapshot: int, steps: Sequence[RunStep], outcome: StagedRunOutcome
 ) -> Rollout:
-    """Build the timeline of a staged run with its `outcome`, before the run changes the placement's bindings."""
-    updated_clusters = {  # before the run
+    """Build the timeline of a staged run with its `outcome`. `placement` still has the bindings before the run."""
+    updated_clusters = {
         binding.cluster
         for binding in placement.bindings
         if binding.state is BindingState.BOUND and binding.resource_snapshot == resource_snapshot
@@ -343,7 +343,7 @@ def _build_run_steps(
             clusters=step.clusters,
             start_seconds=start_seconds,
             wait_seconds=step.wait_seconds,
-            waits_for=", ".join(conditions) if has_conditions else step.task,  # the task of an approval is its name
+            waits_for=", ".join(conditions) if has_conditions else step.task,  # "" except for an approval: its own name
             status=_determine_step_status(step, number, updated_clusters, outcome),
         )
         if has_conditions:

@@ -99,7 +99,7 @@ def forget_on_forgotten_members(
     """Yield the rows, with REMOVE turned into FORGET for bindings and pods of forgotten members. These members are only
     removed from state, so the bindings and pods keep running unmanaged. Pods on removed nodes stay REMOVE.
     """
-    forgotten_cluster_ids: dict[str, str] = {}  # by name of the member (rows of bindings) and of the cluster (pods)
+    forgotten_cluster_ids: dict[str, str] = {}  # by member name (in rows of bindings) and by cluster name (of pods)
     for instance in select_instances(blocks.instances.values(), PlanningKind.MEMBER):
         if instance.action is Action.FORGET:
             name = get_text(instance.before, "name")
@@ -123,7 +123,7 @@ def _is_on_forgotten_member(
     """Return True if a binding or pod to remove keeps running: its member is only removed from state (forgotten)."""
     if isinstance(row.source, PodLocation):
         cluster_id = forgotten_cluster_ids.get(row.source.cluster, "")
-        # Other triggers remove the pod itself, or its node.
+        # The pod is removed with its binding. Other triggers remove the pod itself, or its node.
         is_member_forgotten = row.trigger == _BINDING_REMOVED and bool(cluster_id)
         return is_member_forgotten and not context.explain_lost_node(cluster_id, row.source.node)
     return row.trigger == Trigger.CLUSTER_LEFT and row.object in forgotten_cluster_ids
@@ -183,7 +183,7 @@ def _collect_refreshed_node_names(
     state that no longer exists has no names, so all of its nodes are missing.
     """
     types = registries.resource_types
-    sites = build_sites(build_inventory(objects.items(), types))[0]
+    sites, _conflicts = build_sites(build_inventory(objects.items(), types))
     existing_nodes: dict[str, set[str]] = {}
     for address, instance in prior.state.instances.items():
         if registries.get_kind(address.type) is PlanningKind.CLUSTER and instance.current is not None:

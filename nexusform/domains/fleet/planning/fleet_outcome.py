@@ -127,7 +127,7 @@ def compute_final_attributes(placement: PlacementPlan) -> dict[str, Any]:
     attributes: dict[str, Any] = {
         "bindings": write_bindings(placement.bindings, provenance),
         "policy_snapshot": asdict(placement.spec.policy_snapshot),
-        "selected_resources": list(map(SELECTED_FORM, _find_rolled_out_objects(placement))),
+        "selected_resources": list(map(SELECTED_FORM, _find_reported_objects(placement))),
         "evictions": [
             *get_list(prior, "evictions"),
             *(write_eviction(name, eviction) for name, eviction in placement.evictions),
@@ -155,7 +155,7 @@ def compute_final_attributes(placement: PlacementPlan) -> dict[str, Any]:
     return attributes
 
 
-def _find_rolled_out_objects(placement: PlacementPlan) -> tuple[Manifest, ...]:
+def _find_reported_objects(placement: PlacementPlan) -> tuple[Manifest, ...]:
     """Return the objects reported as selected: the current selection. With staged runs (External), it is the content of
     the clusters' resource snapshot, if all have the same one and it is known.
     """
@@ -230,8 +230,8 @@ def _warn_pending_overrides(placement: PlacementPlan) -> Iterator[Diagnostic]:
 
 def _warn_missing_bindings(placement: PlacementPlan) -> Iterator[Diagnostic]:
     """Warn about clusters without a binding on the hub, although the hub's status lists them, or the state has one."""
-    removed = placement.hub_moves.removed_clusters  # the state has a predicted binding
-    _removed, deleted = split_clusters(placement.manually_deleted_clusters, removed)
+    removed = placement.hub_moves.removed_clusters  # state has a binding there, the hub has none
+    _in_both, deleted = split_clusters(placement.manually_deleted_clusters, removed)  # `deleted`: only in the status
     if deleted:
         verb_phrase = select_word_form(len(deleted), "binding there was", "bindings there were")
         text = (

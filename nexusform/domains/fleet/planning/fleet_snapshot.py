@@ -48,9 +48,9 @@ class FleetPodPredictor(Protocol):
         previous: tuple[Manifest, ...] = (),
         overrides_changed: bool = False,
     ) -> Mapping[str, Any]:
-        """Place the pods of a placement's objects on a cluster (its id, or a member's name). Return the record of each
-        location, by workload and pod; placing other pods may change it later. `previous` are the objects on the cluster
-        before the plan. With `overrides_changed`, they differ from `manifests` only by overrides.
+        """Place the pods of a placement's objects on a cluster (its id, or a member's name). Return their records by
+        workload and pod; later calls may still change these. `prior_workloads` are the records in state, `previous` the
+        objects on the cluster before the plan. With `overrides_changed`, only overrides changed these objects.
         """
 
     def remove_pods(self, placement_address: str, cluster: str, /) -> None:
@@ -64,9 +64,9 @@ class FleetPodPredictor(Protocol):
 
 
 def build_member(configuration: FleetMember, cluster: NodeCluster | None, requests: tuple[int, int]) -> Member:
-    """Build a member as reported by the hub. With a cluster, its nodes and the `requests` of its pods (thousandths of a
-    CPU, bytes) give its properties and resources. Configured properties win. Configured resources win only if no
-    cluster id is configured.
+    """Build a member as reported by the hub. If its `cluster` is known, properties and resources are computed from the
+    nodes and the `requests` of the pods (thousandths of a CPU, bytes). Configured properties win over computed ones.
+    Configured resources win only if no cluster id is configured.
     """
     properties, resources = configuration.properties, configuration.resources
     if cluster is not None:

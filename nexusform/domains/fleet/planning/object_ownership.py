@@ -59,7 +59,7 @@ def find_shared_objects(placements: Sequence[PlacementPlan], direct: DirectObjec
     """Return the objects with several possible owners: several placements, a placement and a block (`direct`: objects
     added to a cluster without a placement), or a placement and an observed workload (`live`).
     """
-    seen_objects: set[ObjectIdentity] = set().union(*direct.values())
+    seen_objects: set[ObjectIdentity] = set().union(*direct.values())  # of blocks, and of earlier placements
     live_keys: set[str] = set().union(*live.values())
     shared_objects: set[ObjectIdentity] = set()
     for placement in placements:
@@ -78,14 +78,14 @@ def find_shared_objects(placements: Sequence[PlacementPlan], direct: DirectObjec
 
 
 def assign_object_owners(placement_bindings: Sequence[PlacementBindings], shared: SharedObjects) -> None:
-    """Set `ownership` of each placement: conflicts with other owners of its objects, and duplicates. A duplicate is
-    kept on the cluster, but another placement owns it, too.
+    """Set `ownership` of each placement. An object with another owner is a conflict, so it is not applied. If it is on
+    the cluster already, and this plan does not change it, it is a duplicate.
     """
     results = {placement.address: ObjectOwnership() for placement, _, _ in placement_bindings}
     for (cluster, object_id), contenders in _collect_contenders(placement_bindings, shared.objects).items():
         existing_object = _find_existing_object(shared, cluster, object_id)
         if existing_object is not None:
-            # The object exists without an owner of the fleet; placements new to it must take it over.
+            # The object was added without a placement. Placements without it so far must take it over.
             owner, existing = existing_object
             for contender in contenders:
                 reason = _explain_takeover_failure(contender, cluster, existing)
@@ -113,8 +113,8 @@ def _collect_contenders(
 def _find_existing_object(
     shared: SharedObjects, cluster: str, object_id: ObjectIdentity
 ) -> tuple[str, Manifest | LiveWorkload] | None:
-    """Return (owner, object) for an object on a cluster added without a placement; None without one. An object of a
-    block has the block's address and its manifest. Otherwise these are the owners' names and the observed workload.
+    """Return (owner, object) for an object on a cluster added without a placement; None without one. For an object of a
+    block, these are the block's address and the manifest; else the owners' names and the observed workload.
     """
     live = shared.live.get(cluster, {}).get(f"{object_id.namespace}/{object_id.kind}/{object_id.name}")
     observed_object = (format_list(live.owners), live) if live is not None else None
@@ -133,15 +133,16 @@ def _record_ownership_conflicts(
         placement = contender.placement
         if placement is owner:
             continue  # no conflict
-        if contender.is_kept:  # not rolled out in this plan, so no conflict yet
+        if contender.is_kept:  # on the cluster already, and not changed by this plan: no conflict yet
             duplicates = results[placement.address].duplicates
             duplicates.setdefault(cluster, {})[contender.object] = owner.spec.address
             continue
         strategy = placement.spec.configuration.apply
-        conflict_text = _DUPLICATE if strategy.allow_co_ownership else _DISALLOWED
+        conflict_text = _DUPLICATE if strategy.allow_co_ownership else _DISALLOWED  # a message of the hub
         if strategy.when_to_take_over == NEVER:
             conflict_text = _NO_OWNERSHIP
-        conflict = OwnershipConflict(owner.spec.address, conflict_text, is_race=not current_owners)
+        is_race = not current_owners  # all contenders add the object in this plan
+        conflict = OwnershipConflict(owner.spec.address, conflict_text, is_race)
         results[placement.address].conflicts.setdefault(cluster, {})[contender.object] = conflict
 
 
@@ -158,7 +159,7 @@ def _list_shared_objects_of_placement(
     placement: PlacementPlan, binding: Binding, reached: AbstractSet[str], objects: frozenset[ObjectIdentity]
 ) -> Iterator[_OwnershipCandidate]:
     """Yield the shared `objects` wanted by a placement on a cluster. Its rollout changes the clusters in `reached`."""
-    is_released = binding.cluster in placement.released_clusters  # its objects go with the old binding
+    is_released = binding.cluster in placement.released_clusters  # its objects are removed first
     content_before = {} if is_released else placement.current.applied.on_cluster
     manifests_before = content_before.get(binding.cluster, RenderedResources(())).manifests
     objects_before = collect_object_identities(manifests_before)
@@ -201,8 +202,8 @@ def _is_workload_equal(existing: LiveWorkload, wanted: Sequence[Mapping[str, Any
     pods: its replicas, and the template of its pods.
     """
     spec = get_mapping(wanted[0] if wanted else {}, "spec")
-    revisions = find_current_revisions(get_mapping(spec, "template"), existing, ())
-    has_other_template = revisions == ()  # None: unknown, so it counts as equal
+    revisions = find_current_revisions(get_mapping(spec, "template"), existing, replica_sets=())
+    has_other_template = revisions == ()  # None: the existing template is unknown and counts as equal
     return not has_other_template and spec.get("replicas", existing.replicas) == existing.replicas
 
 

@@ -161,14 +161,16 @@ def find_override_conflicts(overrides: Sequence[tuple[FleetOverride, bool]]) -> 
 def render_resources(
     manifests: Sequence[Manifest], overrides: Sequence[FleetOverride], cluster: str, labels: Mapping[str, str]
 ) -> RenderedResources:
-    """Return a placement's objects with the overrides for a cluster; after a failure, unchanged ones with its text."""
+    """Return a placement's objects changed by the overrides for a cluster, with a hash of the changes, to compare two
+    results. If an override fails, return the unchanged objects with the failure.
+    """
     rendered: list[Manifest] = []
     changes: list[Any] = []  # filled by _apply_object_overrides
     for manifest, envelope in _iterate_with_envelope(manifests):
         try:
             changed_manifest = _apply_object_overrides(manifest, overrides, cluster, labels, changes)
         except PatchError as problem:
-            # The hub shortens its text only for objects inside an envelope.
+            # The hub shortens the text for an object inside an envelope. Else ("") it reports the failure as it is.
             reported_failure = _truncate_message(str(problem), manifest, envelope) if envelope is not None else ""
             return RenderedResources(tuple(manifests), failure=str(problem), reported_failure=reported_failure)
         if changed_manifest is not None:  # None: an override deletes it

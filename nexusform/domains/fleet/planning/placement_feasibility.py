@@ -61,8 +61,9 @@ class _AdditionalNodes(Struct, frozen=True):
 def list_binding_feasibility(
     outcome: FleetOutcome, pods: PodPhase, vms: Sequence[VmObject], *, includes_losses: bool
 ) -> Iterator[Feasibility]:
-    """Yield a row per binding of a placement with pods, in the order of the plan, with the capacity for missing nodes.
-    With `includes_losses`, add the effect of one machine or rack down, and a row per rejected cluster with known nodes.
+    """Yield a row per binding of a placement with pods, in the order of the plan. If its cluster needs more nodes, add
+    whether the site has capacity for them. With `includes_losses`, add the effect of one machine or rack down, and a
+    row per rejected cluster with known nodes.
     """
     rows = list(_build_rows_without_capacity(outcome, pods))
     if includes_losses:
@@ -113,9 +114,9 @@ _ReplicaFigures = dict[int, tuple[Sequence[object], int, bool]]
 def _build_unassessed_row(
     placement: PlacementPlan, binding: Binding, reason: str, figures: _ReplicaFigures
 ) -> Feasibility:
-    """Build the row of a binding with unknown pods, for this reason. If only the nodes are not known and no pod needs
-    one (0 replicas), the placement runs. `figures` caches the counts of a placement by the id() of a list of objects:
-    clusters without overrides share one list.
+    """Build the row of a binding without predicted pods, for this reason. If only the nodes are not known and no pod
+    needs one (0 replicas), the placement runs. `figures` caches its counts by the id() of a list of objects: clusters
+    without overrides share one list.
     """
     resources = placement.compute_resources(binding, placement.rollout.clusters)
     if resources is None:  # the plan does not reach the cluster: as if the newest snapshot was rolled out
@@ -201,7 +202,7 @@ def _list_added_nodes(vms: Iterable[VmObject], row: Feasibility, outcome: FleetO
             continue  # removed, or of another cluster
         for pool_demand in demand.pools:
             if pool_demand.pool in row.missing_pools:
-                standalone = build_standalone_demand(pool_demand.sku, pool_demand.constraints)  # without other VMs
+                standalone = build_standalone_demand(pool_demand.sku, pool_demand.constraints)  # one VM on its own
                 yield _AdditionalNodes(
                     site=demand.site_id,
                     cluster_id=cluster.id,
@@ -362,7 +363,7 @@ def _suggest_affinity_exclusions(rows: Iterable[Feasibility], outcome: FleetOutc
             text,
             (edit,),
             solves=frozenset((address, name) for name in clusters),
-            runs=frozenset(),
+            runs=frozenset(),  # no other binding
             change=change,
             completed=address,  # all of its other bindings must run
             fewer_clusters=len(clusters) if is_all else 0,

@@ -78,7 +78,7 @@ class PlacementIterations(Struct):
             own_fields = {name: value for name, value in spec.items() if value is not None}
             defaults = get_mapping(add_api_server_defaults(manifest.body), "spec")
             workload = replace(manifest, body={**manifest.body, "spec": {**defaults, **own_fields}})
-            self.defaulted_workloads[id(manifest)] = (manifest, workload)  # the first stays alive: no reused id
+            self.defaulted_workloads[id(manifest)] = (manifest, workload)  # keeps the manifest alive: no id is reused
         return self.defaulted_workloads[id(manifest)][1]
 
     def list_rejections(self, placements: Sequence[PlacementPlan]) -> dict[Address, tuple[Rejection, ...]]:
@@ -119,9 +119,9 @@ def _plan_rejoining_members(
     previous_members: list[Member],
     iterations: PlacementIterations,
 ) -> PlacementIterations:
-    """Plan placements without their re-created members, as a hub does between leaving and joining; then restore them. A
-    member is re-created by this plan, or by an earlier one that excluded some placements (-target). Those `unnotified`
-    placements have not processed it yet. If this plan re-creates no member, only they are planned.
+    """Plan placements without their re-created members, as a hub does between leaving and joining; then restore these
+    members. An earlier plan may have re-created a member and excluded placements (-target). These `unnotified`
+    placements are planned now; all others only if this plan re-creates a member.
     """
     bound = collect_clusters(chain.from_iterable(placement.spec.prior_bindings for placement in placements))
     rejoining: dict[str, Member | None] = {}  # the members after the plan, by name
@@ -185,12 +185,10 @@ def _plan_until_stable(
 ) -> PlacementIterations:
     """Run iterations until nothing changes. Each one schedules the queued placements, then predicts their pods. The
     pods reduce the free resources of members for the next one. Later ones only add bindings, so the loop ends.
-
     Placements are queued by changes of members since they processed `previous_members`. With `has_edits`, the first
     iteration also queues changed placements, and those with members not processed yet by a hub's scheduler.
     """
     member_list = MemberList(list_planned_members(members))
-    checks_edits = has_edits
     for _ in range(MAX_ITERATIONS):
         watched_placements = [
             WatchedPlacement(item.address, item.spec.configuration.placement_type, item.scheduling.is_fulfilled)
@@ -202,7 +200,7 @@ def _plan_until_stable(
             iterations.progress(PlanningStage.PLACEMENTS, number, len(placements))
             if not placement.is_left_unchanged:
                 changes = changes_by_address.get(placement.address, ())
-                has_changed |= _schedule_if_queued(placement, member_list, changes, has_edits=checks_edits)
+                has_changed |= _schedule_if_queued(placement, member_list, changes, has_edits=has_edits)
         update_pod_predictions(placements, members, pods, iterations)
         if not has_changed:
             break
@@ -210,7 +208,7 @@ def _plan_until_stable(
         if not _recompute_member_resource_usage(members, pods):
             break
         member_list = MemberList(list_planned_members(members))
-        checks_edits = False  # edits queue placements once
+        has_edits = False  # edits queue placements once
     return replace(iterations, member_list=member_list)
 
 
@@ -222,12 +220,12 @@ def _schedule_if_queued(
     """
     # A scheduled binding without a member may be from a time when the placement was not planned.
     scheduled = collect_clusters(select_scheduled_bindings(placement.bindings))
-    is_queued = bool(changes) or not scheduled <= member_list.positions.keys()
+    is_queued_by_members = bool(changes) or not scheduled <= member_list.positions.keys()
     is_edited = has_edits and placement.needs_scheduling
-    if has_edits and not is_queued and not is_edited:
+    if has_edits and not is_queued_by_members and not is_edited:
         # Members rejected for obsolete reasons: an observed hub picks them at its next cycle anyway.
         changes = find_stale_members(placement, member_list)
-    if not (is_queued or is_edited or changes):
+    if not (is_queued_by_members or is_edited or changes):
         return False
     return _run_scheduling_cycles_of_placement(placement, member_list, changes)
 
@@ -236,7 +234,7 @@ def _run_scheduling_cycles_of_placement(
     placement: PlacementPlan, member_list: MemberList, changes: tuple[MemberChange, ...]
 ) -> bool:
     """Run a placement's scheduling cycles and record them in it; return True if bindings changed. `changes` are the
-    member changes queuing the placement. Edits of the placement and evictions have an effect in its first call only.
+    member changes queuing the placement. The first call also processes edits of the placement and evictions.
     """
     leaving_members = {change.member for change in changes if change.trigger is Trigger.CLUSTER_LEFT}
     leaving_members |= {member.name for member in member_list.members if member.is_leaving}
@@ -373,9 +371,9 @@ _OBSOLETE_REASONS: Final = (
 
 
 def find_stale_members(placement: PlacementPlan, member_list: MemberList) -> tuple[MemberChange, ...]:
-    """Return the members to be picked now by an observed hub. These are eligible, have no binding, and were rejected
-    for an obsolete reason, or (PickAll only) not reported at all. A fulfilled PickN or PickFixed has none, since a
-    hub's watcher does not queue it.
+    """Return the members to be picked by the next cycle of an observed hub: eligible, without a binding, and rejected
+    earlier for a reason no longer valid. A PickAll also picks members not reported at all. A fulfilled PickN or
+    PickFixed picks none, since a hub's watcher does not queue it.
     """
     picks_all = placement.spec.configuration.placement_type is PlacementType.PICK_ALL
     if not placement.spec.observed_attributes or (placement.scheduling.is_fulfilled and not picks_all):
@@ -387,7 +385,7 @@ def find_stale_members(placement: PlacementPlan, member_list: MemberList) -> tup
     eligible = _select_individually_eligible_members(placement, member_list)  # bit mask
     changes: list[MemberChange] = []
     for name in sorted(candidates - bound_clusters):
-        trigger = _find_change_of_rejection(rejections.get(name))  # None: the reported reason is not obsolete
+        trigger = _find_change_of_rejection(rejections.get(name))  # None: the reported reason may still hold
         is_eligible = bool(eligible >> member_list.positions[name] & 1)  # the bit of this member
         if trigger is not None and is_eligible:
             changes.append(MemberChange(name, trigger))

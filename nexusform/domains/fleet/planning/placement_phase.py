@@ -271,7 +271,7 @@ def execute_evictions(placements: Mapping[str, PlacementPlan], hub: PlannedHub) 
     problems = list(_check_pick_all_budgets(placements, hub))
     for instance, eviction in hub.evictions:
         placement = placements.get(eviction.placement)
-        # A provider waits for the replacement of an evicted binding before the next eviction.
+        # Before the next eviction, a provider waits for the replacement of the binding evicted last.
         is_replaced = instance.block is not None and bool(instance.block.provider)
         target, is_certain = None, True  # None: no such placement
         if placement is not None:
@@ -291,7 +291,7 @@ def execute_evictions(placements: Mapping[str, PlacementPlan], hub: PlannedHub) 
 
 
 def _build_eviction_target(placement: PlacementPlan, *, is_replaced: bool) -> EvictionTarget:
-    """Build the input of an eviction's decision. `is_replaced`: earlier evicted bindings have a replacement by then."""
+    """Build the input to decide an eviction. Earlier evicted bindings are in deletion; with `is_replaced`, replaced."""
     bindings = placement.bindings
     if not is_replaced:
         for _name, eviction in placement.evictions:

@@ -69,8 +69,8 @@ class SchedulingResult(Struct, frozen=True):
     def append_scheduling_cycles(
         self, result: CycleResult, triggers: SchedulingTriggers, start: tuple[Binding, ...], member_list: MemberList
     ) -> SchedulingResult:
-        """Return this result extended by further cycles. If they pick a cluster, `cycle_start` becomes the bindings
-        before the cycles (`start`) and the members.
+        """Return this result extended by further cycles. If they pick a cluster, `cycle_start` has the bindings before
+        them (`start`) and the members, to explain the picks later.
         """
         pick_triggers, release_triggers = dict(self.pick_triggers), dict(self.release_triggers)
         for change in result.changes:
@@ -211,8 +211,8 @@ class PlacementPlan(Struct):
         if self.spec.is_new or not self.scheduling.is_fulfilled:  # it never had all
             return False
         number = self.spec.policy_snapshot.number_of_clusters
-        expected_count = self.spec.configuration.effective_policy.count_requested_clusters(number) or 0
-        return len(select_scheduled_bindings(self.spec.prior_bindings)) < expected_count  # 0 for a PickAll
+        expected_count = self.spec.configuration.effective_policy.count_requested_clusters(number) or 0  # PickAll: 0
+        return len(select_scheduled_bindings(self.spec.prior_bindings)) < expected_count
 
     @property
     def missing_clusters(self) -> tuple[str, ...]:
@@ -300,13 +300,13 @@ class PlacementPlan(Struct):
         rendered = self.snapshot_store.render_cluster(binding.resource_snapshot, binding.cluster)
         if not resources.conflicting_objects or rendered is None:
             return manifests
-        objects = expand_envelopes(rendered.manifests)
+        objects = expand_envelopes(rendered.manifests)  # includes those left out as conflicts before
         conflicting = [item for item in objects if get_object_identity(item) in resources.conflicting_objects]
         return (*manifests, *conflicting)
 
     def _compute_own_resources(self, binding: Binding, reached: AbstractSet[str]) -> RenderedResources | None:
         """Return a cluster's resources after the plan, None without any. They are new if the cluster is in `reached`
-        (by the rollout), else those applied before (`previous`). Objects of other owners are included.
+        (by the rollout), else those applied before (`previous`). Conflicts found in this plan are not considered.
         """
         if not binding.has_resources:
             return None
@@ -364,8 +364,8 @@ class PlacementPlan(Struct):
 
     @property
     def clusters_with_unknown_rollout(self) -> frozenset[str]:
-        """Bound clusters with an unknown rollout: reported so before, or changed by the scheduler since their run. A
-        change is another state, or another policy snapshot, than before the plan.
+        """Bound clusters with the condition RolloutStarted Unknown: a hub reported it before, or the scheduler changed
+        their binding since their run. A change is another state or policy snapshot than before the plan.
         """
         prior = {binding.cluster: binding for binding in self.spec.prior_bindings if binding.has_resources}
         reported = self.find_reported_clusters("RolloutStarted", "Unknown")
@@ -391,7 +391,7 @@ class PlacementPlan(Struct):
 
     @property
     def clusters_failing_apply(self) -> frozenset[str]:
-        """Clusters with a binding and apply failures, by configuration or as reported by a hub."""
+        """Clusters with a binding and a failure to apply, by configuration or as reported by a hub."""
         failed_overrides = self.current.applied.failed_clusters  # no evidence of an apply failure
         failing = frozenset() if self.spec.configuration.is_report_only else self.selection.clusters.failing
         failing_clusters = (self.previously_failed_clusters - failed_overrides) | failing
@@ -409,9 +409,9 @@ class PlacementPlan(Struct):
         return self.clusters_failing_apply | failed
 
     def _find_outdated_clusters(self, latest: int) -> frozenset[str]:
-        """Return the clusters with outdated overrides, if a rollout to the `latest` resource snapshot updates them. It
-        is started by an override naming the placement, a changed strategy, an eviction or a retry by the hub. A new or
-        removed binding or new resources start it, too. Other overrides start no rollout.
+        """Return the clusters with outdated override snapshots, or none if no rollout to the `latest` resource snapshot
+        starts. It starts for an override naming the placement, a changed strategy, an eviction, a retry by the hub, a
+        new or removed binding, or new resources. Other overrides start no rollout.
         """
         previous = self.spec.previous_configuration
         has_other_type = previous is not None and previous.strategy != self.spec.configuration.strategy
@@ -428,7 +428,7 @@ class PlacementPlan(Struct):
 
     @property
     def override_pending_clusters(self) -> tuple[str, ...]:
-        """Clusters that get override changes only with the next rollout."""
+        """Clusters with a changed result of overrides, applied only by a rollout after this plan."""
         if self.spec.is_external or not self.current.differing_clusters:  # staged runs have a warning of their own
             return ()
         # A rollout includes outdated overrides, even if it is blocked.

@@ -117,7 +117,7 @@ def read_applied_resources(
     note: Mapping[str, Any], bindings: Iterable[Binding], known_objects: Mapping[str, Manifest] = {}
 ) -> AppliedResources:
     """Read the applied resources from the private data (`note`) of a placement in state, for the clusters of `bindings`
-    with resources. An object in `known_objects` (by hash) replaces the recorded one, for its source lines.
+    with resources. Objects in `known_objects` (by hash) replace equal recorded ones: only they have source lines.
     """
     objects: dict[str, Manifest] = {}  # by hash
     for digest, body in get_mapping(note, _BODIES).items():

@@ -130,7 +130,7 @@ class PlacementSpec(Struct, frozen=True):
 
     @property
     def switches_to_applying(self) -> bool:
-        """Whether the plan switches from reporting differences (ReportDiff) to applying the existing Works."""
+        """Whether the plan switches from only reporting differences (ReportDiff) to applying the objects."""
         if self.configuration.is_report_only or not self.apply_strategy_changed:
             return False
         return any(strategy.type == REPORT_DIFF for strategy in self._list_prior_apply_strategies())

@@ -185,8 +185,8 @@ class PlannedHub(Struct, dict=True):
     def collect_direct_objects(
         self, members: Mapping[str, FleetMemberState]
     ) -> dict[str, dict[ObjectIdentity, tuple[str, Manifest]]]:
-        """Return the objects added to members' clusters without a placement: by member and identity of the object, the
-        address of the manifest and the object. A cluster is named by its id, or else by the member.
+        """Return the objects added to members' clusters without a placement, by member and identity of the object: the
+        address of its block, and the object. Blocks name a cluster by its id, or else by its member.
         """
         by_member: dict[str, dict[ObjectIdentity, tuple[str, Manifest]]] = {}
         for name, member in members.items():
@@ -234,7 +234,7 @@ class PlannedHub(Struct, dict=True):
         return replace(override, snapshot=number)
 
     def apply_approvals(self) -> None:
-        """Add the unchanged runs resumed by a new approval to `runs`. Add to each run its granted approvals."""
+        """Add to `runs` the waiting runs resumed by a new approval. Then add to each run its granted approvals."""
         continued_runs = [
             (instance, run) for instance, run in self.waiting_runs if run.build_key(run.name) in self.resumed_runs
         ]
@@ -352,7 +352,7 @@ def _warn_missing_namespaces(hub: PlannedHub) -> Iterator[Diagnostic]:
 
 
 def _collect_hub_namespaces(hub: PlannedHub) -> set[str]:
-    """Return the names of the namespaces created by objects on the hub, those in deletion or excluded too (-target)."""
+    """Return the namespaces created by hub objects: planned ones, even in deletion now, or excluded ones (-target)."""
     manifests = list(hub.manifests)
     for _instance, configured in hub.configured_objects:
         manifests += configured
@@ -364,7 +364,7 @@ def _collect_hub_namespaces(hub: PlannedHub) -> set[str]:
 
 def _check_override_conflicts(hub: PlannedHub) -> Iterator[Diagnostic]:
     """Yield errors for overrides rejected by a hub because of other overrides."""
-    new_flags = [instance.action in _CREATE_ACTIONS for instance in hub.override_instances]  # as hub.overrides
+    new_flags = [instance.action in _CREATE_ACTIONS for instance in hub.override_instances]  # by position
     for position, problems in find_override_conflicts(list(zip(hub.overrides, new_flags, strict=True))).items():
         instance = hub.override_instances[position]
         namespaced = bool(hub.overrides[position].namespace)

@@ -98,11 +98,11 @@ def _build_configured_member(
     if is_managed_on_hub:
         configuration = merge_observed_member(instance, configuration, observed[configuration.name])
     cluster = clusters.get(configuration.cluster_id or configuration.name)  # data blocks may have nodes of a member
-    # A hub reports the properties and resources of its members itself; then nodes are for pods only.
+    # Properties and resources are computed from the nodes, unless a hub reports those of its members.
     measured_cluster = None if is_managed_on_hub else cluster
     requests = pods.sum_requests(measured_cluster.id) if measured_cluster is not None else (0, 0)  # CPU, memory
     planned = build_member(configuration, measured_cluster, requests)
-    reported = observed if measured_cluster is None else {}  # measured members are not compared with the report
+    reported = observed if measured_cluster is None else {}  # computed figures have no report to compare
     return FleetMemberState(
         address=instance.address,
         configuration=configuration,

@@ -94,7 +94,7 @@ def _is_unchanged_on_hub(placement: PlacementPlan) -> bool:
 
 
 def _has_new_apply_failure(placement: PlacementPlan) -> bool:
-    """Return True if the configuration declares an apply failure of a bound cluster missing in the status."""
+    """Return True if a bound cluster has a configured apply failure not reported in the status yet."""
     failing = placement.clusters_failing_apply & placement.selection.clusters.failing
     reported = placement.find_reported_clusters("Applied", FALSE)
     bound = {b.cluster for b in placement.spec.prior_bindings if b.state is BindingState.BOUND}
@@ -175,7 +175,7 @@ def _compute_rolling_progress(placement: PlacementPlan) -> dict[str, ClusterProg
     """Return the progress of each picked cluster under a rolling update to the latest snapshot."""
     progress = compute_rollout_progress(placement.bindings, placement.snapshot_store.snapshots[-1].index)
     for cluster in placement.rollout.blocked_clusters:
-        # Blocked clusters with the latest snapshot only wait for override changes.
+        # A cluster with the latest snapshot (TRUE) is only blocked if changed overrides wait for a rollout.
         if cluster in progress and progress[cluster].rollout_started == TRUE:
             progress[cluster] = replace(progress[cluster], rollout_started=FALSE, is_blocked=True)
     return progress
@@ -187,11 +187,11 @@ def _compute_staged_progress(placement: PlacementPlan) -> dict[str, ClusterProgr
     for cluster, condition in placement.list_prior_conditions("RolloutStarted"):
         run_texts[cluster] = parse_run_status_text(str(condition["message"]))
     run_texts.update(placement.rollout.run_by_cluster)
-    uncertain = placement.clusters_with_unknown_rollout
+    unknown_rollouts = placement.clusters_with_unknown_rollout
     by_cluster = {}
     for binding in select_scheduled_bindings(placement.bindings):
         cluster = binding.cluster
-        is_rolled_out = binding.state is BindingState.BOUND and cluster not in uncertain
+        is_rolled_out = binding.state is BindingState.BOUND and cluster not in unknown_rollouts
         progress = ClusterProgress(
             rollout_started=TRUE if is_rolled_out or cluster in placement.rollout.clusters else UNKNOWN,
             resource_snapshot=binding.resource_snapshot,

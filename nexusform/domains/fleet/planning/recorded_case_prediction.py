@@ -21,7 +21,6 @@ from nexusform.kubernetes.matching import Taint
 
 def decide_placement(snapshot: Mapping[str, Any], request: Mapping[str, Any]) -> dict[str, Any]:
     """Return `{clusters: {NAME: {affinity, topologySpread}}, fulfilled}` after a change.
-
     `snapshot` has the MemberCluster objects `members`, the ClusterResourcePlacement `placement` (null if it is
     new), its `bindings` {cluster, state, affinity, topologySpread}, and `fulfilled`. `request` has both objects
     after the change. Raises KeyError, TypeError and ValueError if a case is incomplete.

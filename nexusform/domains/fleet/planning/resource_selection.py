@@ -143,8 +143,8 @@ def find_selector_problem(placement: FleetPlacement, hub: HubIndex) -> ResourceS
     Source: KubeFleet pkg/utils/controller/resource_selector_resolver.go.
     """
     with_selected = (selector.name for selector in placement.selectors if selector.scope == WITH_SELECTED)
-    # The namespace of selected namespaced objects: of the placement, or of its selector of a namespace with only
-    # selected objects (`WITH_SELECTED`); "" without such a selector.
+    # Selectors also search this namespace: the placement's own, or the one in its selector with the scope WITH_SELECTED
+    # (a namespace with only its selected objects); "" without such a selector.
     content_namespace = placement.namespace or next(with_selected, "")
     unique_index = hub.unique_index  # each object once, even if several manifests define it
     selected_keys: set[ObjectKey] = set()
@@ -263,7 +263,7 @@ class SnapshotStore:
 
     def render_cluster(self, index: int | None, cluster: str) -> RenderedResources | None:
         """Return the resources of a snapshot for a cluster; None without such a snapshot or member."""
-        locked_index, renderer = self._locked_renderers.get(cluster, (None, None))  # set by a run
+        locked_index, renderer = self._locked_renderers.get(cluster, (None, None))  # fixed at the start of a run
         if renderer is not None and locked_index == index:
             return renderer.render_cluster(cluster)
         if index not in self._renderers:

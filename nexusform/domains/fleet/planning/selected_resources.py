@@ -90,8 +90,8 @@ def select_placement_resources(spec: PlacementSpec, hub: PlannedHub, clusters: M
 
 
 def _is_selection_changed(spec: PlacementSpec, manifests: Sequence[Manifest], hub: PlannedHub) -> bool:
-    """Return True if the selected `manifests` differ from those selected in state before the plan. Without objects in
-    state, return False: they are known from a dump of the hub, and the hub may have processed their changes.
+    """Return True if the selected `manifests` differ from those selected in state before the plan. Return False if
+    state has none: they are from a dump of the hub then, and the hub may have processed their changes.
     """
     if spec.previous_configuration is None:
         return False
@@ -156,7 +156,7 @@ def _has_own_override_changes(comparison: _ResourceComparisonInput, hub: Planned
         bound_overrides = _get_captured_overrides(override_snapshots, get_list(binding, "overrides"))
         if snapshot is None or labels is None or bound_overrides is None:
             continue  # not comparable: the snapshot, the member or an override is unknown
-        # An override captured in any binding is not new: clusters with new labels matching it start no rollout.
+        # An override captured with any binding is not new, even if it newly matches the labels of this cluster.
         current_overrides = select_overrides(own_overrides, snapshot.objects, labels)
         has_added = any(override not in override_snapshots.values() for override in current_overrides)
         has_removed = any(override not in own_overrides for override in _select_own_overrides(bound_overrides, key))
@@ -269,7 +269,7 @@ def _render_observed_clusters(
         failure = _find_observed_failure(rendered, observed)
         if overrides is not None:
             rendered = replace(rendered, overrides=names)
-        if failure != rendered.failure_message:  # the full text of a truncated failure is known
+        if failure != rendered.failure_message:  # else keep the full text of a failure shortened by the hub
             rendered = replace(rendered, failure=failure, reported_failure="")
         yield binding.cluster, rendered
 
@@ -308,7 +308,7 @@ def record_cluster_resources(placement: PlacementPlan, serial: int) -> None:
     clusters = [binding.cluster for binding in placement.bindings]
     _prior, new_clusters = split_clusters(clusters, prior_clusters)
     pick_triggers = [(cluster, str(placement.scheduling.pick_triggers.get(cluster, ""))) for cluster in new_clusters]
-    # Of the prior note, only the triggers and the hub record are kept. Triggers of clusters have the form of VMs'.
+    # Keep two parts of the prior note: the triggers (in the form used for placed VMs, too) and the record of the hub.
     prior_placed = {PLACED_KEY: prior_note[PLACED_KEY]} if PLACED_KEY in prior_note else None
     hub_record = {ON_HUB: prior_note[ON_HUB]} if ON_HUB in prior_note else {}
     placed_note = record_vm_placements(prior_placed, pick_triggers, clusters, serial) or {}

@@ -41,9 +41,7 @@ def execute_runs(placements: Sequence[PlacementPlan], hub: PlannedHub, member_li
 
 
 class _StagedRunInput(Struct, frozen=True):
-    """Inputs of a run: its stages, its resource snapshot, and the values fixed at its start. `picked` maps a cluster
-    to positions in `overrides`.
-    """
+    """Inputs of a run: stages, snapshot, values fixed at its start. `picked`: positions in `overrides` by cluster."""
 
     plan: StagedRunPlan
     snapshot: ResourceSnapshot
@@ -70,7 +68,7 @@ def _execute_staged_run(
     if isinstance(context, Problem):
         yield instance.build_diagnostic(context)
         return
-    instance.private = context.record.build_note()
+    instance.private = context.record.build_note()  # the values fixed at the start
     yield from _warn_unused_approvals(instance, run, context)
     if run.state is not RunState.RUN:  # only initialized, or stopped
         return
@@ -79,7 +77,7 @@ def _execute_staged_run(
     yield from _warn_delete_only_run(instance, context)
     _lock_resources_of_run(placement, context)  # later overrides do not change a started run
     failures = _find_failed_clusters_of_run(placement, context)
-    progress = simulate_staged_run(
+    outcome = simulate_staged_run(
         context.plan,
         run.name,
         placement.bindings,
@@ -88,15 +86,15 @@ def _execute_staged_run(
         failing=frozenset(failures),
         finished=frozenset(record.done),
     )
-    updated_groups = [step.clusters for step in progress.steps if step.kind is not RunStepKind.APPROVAL]
-    finished_clusters = sorted({*record.done, *chain.from_iterable(updated_groups)} - {*progress.blocking_clusters})
-    is_finished = not progress.pending_approval and not progress.blocking_clusters
+    handled_groups = [step.clusters for step in outcome.steps if step.kind is not RunStepKind.APPROVAL]
+    finished_clusters = sorted({*record.done, *chain.from_iterable(handled_groups)} - {*outcome.blocking_clusters})
+    is_finished = not outcome.pending_approval and not outcome.blocking_clusters
     instance.private = replace(context.record, done=tuple(finished_clusters), ended=is_finished).build_note()
     # Record in the placement: all steps as a timeline, the new bindings, and the clusters updated by this plan.
     steps = list_run_steps(context.plan, run.name, frozenset(failures))
-    timeline = build_run_timeline(placement, run.name, context.snapshot.index, steps, progress)
-    placement.bindings = progress.bindings
-    updates = [step.clusters for step in progress.steps if step.kind is RunStepKind.UPDATE]
+    timeline = build_run_timeline(placement, run.name, context.snapshot.index, steps, outcome)
+    placement.bindings = outcome.bindings
+    updates = [step.clusters for step in outcome.steps if step.kind is RunStepKind.UPDATE]
     newly_updated = set(chain.from_iterable(updates)) - {*record.done}  # not before this plan
     run_text = format_run_status_text(run.resource_index, run.name)
     changed_clusters = _find_changed_clusters(placement, context, newly_updated)
@@ -107,22 +105,22 @@ def _execute_staged_run(
         clusters=rollout.clusters | newly_updated,
         run_by_cluster={**rollout.run_by_cluster, **dict.fromkeys(changed_clusters, run_text)},
     )
-    for problem in _build_blocked_run_problems(progress, failures):
+    for problem in _build_blocked_run_problems(outcome, failures):
         yield instance.build_diagnostic(problem)
 
 
-def _build_blocked_run_problems(progress: StagedRunOutcome, failures: dict[str, str]) -> Iterator[Problem]:
+def _build_blocked_run_problems(outcome: StagedRunOutcome, failures: dict[str, str]) -> Iterator[Problem]:
     """Yield the warnings about an unfinished run: stopped at failed clusters (`failures`: causes) or an approval."""
-    if progress.blocking_clusters:
-        blocking = progress.blocking_clusters
+    if outcome.blocking_clusters:
+        blocking = outcome.blocking_clusters
         text = (
             f"The run stops at {format_list(blocking, 4)}: {failures[blocking[0]]}. Once an apply failure is "
             "fixed, the run continues by itself. After an override failure, fix the override and create "
             "another run."
         )
         yield Problem((), "stuck-staged-run", text, Severity.WARNING)
-    if progress.pending_approval:
-        approval = progress.pending_approval
+    if outcome.pending_approval:
+        approval = outcome.pending_approval
         advice = f'To continue, add "{approval}" to its approvals, or add an approval request of that name.'
         text = f"The run stops before {approval}. {advice}"
         yield Problem((), "staged-run-awaiting-approval", text, Severity.WARNING)
@@ -138,7 +136,7 @@ def _find_changed_clusters(placement: PlacementPlan, context: _StagedRunInput, c
         binding, resources = prior.get(cluster), placement.current.applied.on_cluster.get(cluster)
         rendered = placement.snapshot_store.render_cluster(context.snapshot.index, cluster)
         if binding is None or resources is None or rendered is None or cluster in changed_before:
-            yield cluster  # new, unknown, or changed before this run
+            yield cluster  # new, unknown, or changed by this plan already: not comparable
             continue
         apply_strategy = placement.spec.find_apply_strategy(cluster)
         before = (binding.state, binding.is_deleting, binding.resource_snapshot, resources.overrides, apply_strategy)
@@ -151,7 +149,7 @@ def _find_changed_clusters(placement: PlacementPlan, context: _StagedRunInput, c
 def _read_run_record(instance: Instance, run: FleetUpdateRun, hub: PlannedHub) -> RunRecord:
     """Return the values fixed at the start of a run, from a hub, else from state; an empty record if not started."""
     if instance.is_replaced or run.build_key(run.name) in hub.observed.pending_requests:
-        return RunRecord()  # not started
+        return RunRecord()  # a new run, or one not processed by the hub yet
     observed = hub.observed.runs.get(run.build_key(run.name))
     recorded = convert(instance.prior_note, RunRecord)
     if observed is None:

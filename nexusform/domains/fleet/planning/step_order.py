@@ -67,13 +67,13 @@ class _RolloutInputs(Struct, frozen=True):
     """Inputs of the rollouts of a placement (its key). `identities` are the objects selected by it before or
     after the plan, `overrides` the positions of changed overrides of all placements affecting these. Rollouts
     of staged runs have no such overrides; `earlier_overrides` exclude those in a namespace of this plan.
-    `previous_identities` are the objects in state selected after the plan. `is_new`: this plan creates the
+    `identities_in_state` are the objects in state selected after the plan. `is_new`: this plan creates the
     placement. `is_switched`: this plan leaves it to staged runs.
     """
 
     placement: str
     identities: frozenset[ObjectIdentity] = frozenset()
-    previous_identities: frozenset[ObjectIdentity] = frozenset()
+    identities_in_state: frozenset[ObjectIdentity] = frozenset()
     overrides: frozenset[int] = frozenset()
     earlier_overrides: frozenset[int] = frozenset()
     is_new: bool = False
@@ -87,7 +87,7 @@ def _has_new_namespace_of_override(changed: _ChangedInstance, override: FleetOve
         return False
     if changed.instance.action in _CREATE_ACTIONS:
         return True
-    before = changed.versions[0]
+    before = changed.versions[0]  # the object before the plan
     return namespace not in collect_object_identities(get_hub_manifests(before))
 
 
@@ -154,13 +154,13 @@ def _find_awaited_steps(index: _ChangedIndex, changed: _ChangedInstance, rollout
             yield from (position for position in evictions if position < changed.position)
             yield from index.find_positions(FleetDisruptionBudget, rollout.placement)
             yield from index.remaining_members
-            yield from rollout.earlier_overrides  # without those in a namespace created by this plan
+            yield from rollout.earlier_overrides  # the others await a new namespace, and its content this eviction
         case FleetPlacement():
             yield from evictions
             yield from rollout.overrides
             if not rollout.is_switched:  # with staged runs, the placement does not roll out
                 # Content removed by this plan but still selected from state: the rollout is predicted without it.
-                content = index.find_manifests(rollout.previous_identities)
+                content = index.find_manifests(rollout.identities_in_state)
                 yield from (position for position in content if index.by_position[position].instance.is_removed)
             yield from index.changed_members
         case FleetOverride():
@@ -214,7 +214,7 @@ def _find_overrides_before_content(
     index: _ChangedIndex, changed: _ChangedInstance, rollout: _RolloutInputs
 ) -> Iterator[int]:
     """Yield the overrides awaited by content, to be rolled out with it. Content of a new placement awaits none, since
-    the placement waits itself. Content with the new namespace of an override does not await it: the namespace is first.
+    the placement waits itself. An override in a namespace created by this content follows it.
     """
     if rollout.is_new:
         return
@@ -268,8 +268,8 @@ def compute_step_order(
 def _warn_late_overrides(
     index: _ChangedIndex, changed: _ChangedInstance, rollout: _RolloutInputs
 ) -> Iterator[tuple[Address, Diagnostic]]:
-    """Yield the address of each override created after the start of the rollout of its objects, with a warning. Content
-    that creates the namespace of an override is applied before it, and starts this rollout.
+    """Yield (address, warning) for each override created after the start of the rollout of its objects: `changed` has
+    these objects and the new namespace of the override, so it is applied first.
     """
     content = changed.versions[-1]
     if not isinstance(content, HubObjects) or rollout.is_new:
@@ -360,7 +360,7 @@ class _RolloutIndex:
         return _RolloutInputs(
             key,
             identities=frozenset(map(get_object_identity, manifests)),
-            previous_identities=collect_object_identities(objects_in_state),
+            identities_in_state=collect_object_identities(objects_in_state),
             overrides=positions,
             earlier_overrides=positions - self._new_namespace_positions,
             is_new=placement.spec.instance.action in _CREATE_ACTIONS,

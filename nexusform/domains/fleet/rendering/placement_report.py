@@ -34,7 +34,7 @@ _ACTION_TEXTS = {
 
 
 def build_placement_report(reason: PlacementReason) -> Report:
-    """Build the report of one placement, or of one of its clusters."""
+    """Build the report of one placement, or of one of its clusters: facts as sentences, then sections with details."""
     cluster, explanation = reason.cluster, reason.explanation  # cluster "": all clusters
     clusters = _select_clusters_of_reason(reason)
     history = _describe_binding_history(clusters, reason)
@@ -58,7 +58,7 @@ def build_placement_report(reason: PlacementReason) -> Report:
         location = "there" if cluster else f"on {name}"
         text = f"{failure}. The cluster keeps its earlier objects."
         sections.append(Section(f"Overrides fail {location}", (text,), is_finding=True))
-    if not reason.failures:  # without objects for all clusters
+    if not reason.failures:  # else no object is overridden; `objects` is empty in a report on all clusters
         sections += _build_override_sections(reason.objects, reason.rendered)
     title, has_error = f"{reason.address} {cluster}".strip(), explanation.abort is not None
     return Report(title, _format_bound_clusters_or_error(explanation), has_error, tuple(facts), tuple(sections))
@@ -93,7 +93,7 @@ def _describe_missing_and_unscheduled_clusters(reason: PlacementReason) -> Itera
 
 
 def _describe_pick_batches(explanation: PlacementExplanation) -> Iterator[str]:
-    """Yield sentences about batches of picks and the meaning of ranks."""
+    """Yield sentences about the batches of picks, one per scheduling cycle, or about ranks without a pick."""
     batches = explanation.batches
     if len(batches) > 1:
         batch_texts = ", ".join(f"{number}. {format_list(batch)}" for number, batch in enumerate(batches, 1))

@@ -315,8 +315,8 @@ def build_scheduled_condition(count: int, is_fulfilled: bool) -> Condition:
 def list_unselected_clusters(
     selected: Iterable[Binding], outscored: Iterable[Decision], rejected: Iterable[Decision]
 ) -> tuple[Decision, ...]:
-    """Return at most 20 decisions on unselected clusters (1000 with the selected ones), outscored ones first. As on a
-    real hub, selected clusters in `rejected` count for this limit without a decision. The inputs are read as needed.
+    """Return at most 20 decisions on unselected clusters (1000 with the selected ones), outscored ones first. Selected
+    clusters in `rejected` use up this limit, but are left out, as on a real hub. Inputs are read only up to the limit.
     """
     selected_clusters = collect_clusters(selected)
     maximum = max(0, min(MAX_UNSELECTED, MAX_DECISIONS - len(selected_clusters)))

@@ -144,7 +144,7 @@ class BindingTable:
             self._add_binding(binding)
 
     def _add_binding(self, binding: Binding) -> None:
-        """Add a binding to its class by state, snapshot and existence of its cluster."""
+        """Add a binding to the mask of its kind: scheduled, bound, obsolete or unscheduled. Drop one in deletion."""
         cluster = binding.cluster
         if binding.is_deleting:  # as if it were gone
             self.changes.append(BindingChange(cluster, BindingAction.DROPPED, ChangeCause.DELETED))

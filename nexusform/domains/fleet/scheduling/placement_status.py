@@ -190,7 +190,7 @@ def format_run_status_text(index: int | None, name: str) -> str:
 
 
 def parse_run_status_text(message: str) -> str:
-    """Return the run text in a message; "" without one."""
+    """Return the end of a message made by `format_run_status_text`; "" without one."""
     prefix, _, suffix = message.partition(", resourceSnapshotIndex: ")
     return message.removeprefix(prefix) if suffix else ""
 
@@ -371,7 +371,7 @@ def convert_to_status_2023(status: PlacementStatus, bindings: Iterable[Binding])
 
 
 def _read_progress_of_status(status: ClusterStatus) -> ClusterProgress:
-    """Return the progress of a cluster from its conditions. Steps after the first one not completed have none."""
+    """Return the progress of a cluster from its conditions. Steps after the first one not completed are missing."""
     verdicts = {condition.type: condition.status for condition in status.conditions}
     # With ReportDiff the hub reports differences only: nothing is applied, and no step fails.
     missing = TRUE if "DiffReported" in verdicts else UNKNOWN

@@ -205,7 +205,7 @@ def _build_next_wave(
     running = [cluster for cluster, binding in by_cluster.items() if binding.has_resources]
     started = [cluster for cluster, binding in by_cluster.items() if binding.state is not BindingState.SCHEDULED]
     ready = len(set(running) - state.unavailable_clusters)
-    can_be_ready = len(set(started) - state.failed_clusters)
+    can_be_ready = len(set(started) - state.failed_clusters)  # now or later
     budget = compute_rollout_budget(strategy, target, ready=ready, can_be_ready=can_be_ready)
     # Failed resources serve no one: replacing them uses no budget.
     failed, working = split_clusters(update, state.failed_clusters)

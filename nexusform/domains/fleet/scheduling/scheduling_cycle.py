@@ -117,7 +117,7 @@ class FilterResult(Struct, frozen=True):
 def filter_members(
     request: PlacementRequest, member_list: MemberList, binding_masks: BindingMasks
 ) -> FilterResult | CycleAbort:
-    """Return the members accepted by every filter, or the error of one. Cache static filters, about members alone."""
+    """Return the members accepted by all filters, or the error of one. The static ones (about members) are cached."""
     static_rules = tuple(takewhile(lambda rule: rule.is_static, profile.FILTERS))
     dynamic_rules = profile.FILTERS[len(static_rules) :]
     everyone = FilterResult(member_list.all_members, rejected_by_rule=())
@@ -314,7 +314,7 @@ def _pick_missing_clusters(
     ranking = rank_members(request, binding_table.member_list, binding_table.masks, filter_result.eligible)
     if isinstance(ranking, CycleAbort):
         return _CycleOutcome(abort=ranking)
-    kept_groups = (binding_table.scheduled, binding_table.bound)  # without the picks bound below
+    kept_groups = (binding_table.scheduled, binding_table.bound)  # masks before the picks are added below
     picks = list(islice(ranking.iterate_best_first(filter_result.eligible), limit))
     picked_members = build_mask(scored.position for scored in picks)
     # Evaluated before the picks change the masks.

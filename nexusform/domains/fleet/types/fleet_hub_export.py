@@ -243,9 +243,7 @@ def build_status_attributes(placement: Manifest) -> dict[str, Any]:
 
 
 def _read_policy(placement: ObservedPlacement, body: dict[str, Any]) -> Any:
-    """Return the policy of the latest captured policy snapshot, by which the clusters were picked. Without a snapshot
-    return the policy of the placement. It may have changed since.
-    """
+    """Return the policy of the last picks: of the latest captured policy snapshot, else the placement's current one."""
     if placement.policy_index is not None:  # the policy of a snapshot, None for none, replaces that of the body
         spec = {name: value for name, value in body.get("spec", {}).items() if name != "policy"}
         if placement.policy is not None:

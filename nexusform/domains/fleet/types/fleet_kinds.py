@@ -79,7 +79,7 @@ class FleetKind(Struct, frozen=True):
         """
         if attributes.get("manifest") is UNKNOWN:
             return []  # checked once it is known
-        if attributes.get("lenient") is True:  # the placeholder "..." may replace the selectors
+        if attributes.get("lenient") is True:  # "..." in place of selectors is accepted: they are not missing
             findings = [finding for finding in findings if finding.path != NO_SELECTOR]
         document = self.read_document(attributes)
         problems = self._check_names(attributes, document)
@@ -152,8 +152,8 @@ def build_fleet_type(
     concurrent_types: tuple[str, ...] = (),
 ) -> ResourceType:
     """Build a resource type of the fleet API. `read(attributes, arguments)` returns its object, and `findings(object,
-    arguments)` its problems. `values` are attributes outside the manifest. Objects of `concurrent_types` wait for those
-    of this type, such as a run for its approval: both start together. Types of a lower `phase` are planned first.
+    arguments)` its problems. `values` are attributes outside the manifest. An apply of `concurrent_types` may wait for
+    this type (a run for its approval), so both start together. Types of a lower `phase` are planned first.
     """
     schema = BlockSchema(
         {

@@ -189,10 +189,10 @@ def read_manifests_data(attributes: Mapping[str, Any], context: ReadContext) -> 
 def read_files(
     reader: ManifestReader, attributes: Mapping[str, Any], context: ReadContext, empty_reason: str
 ) -> Path | None:
-    """Read the files into `reader`; return the path of their argument for problems: ("directory",) or ("files",).
-    None if the directory cannot be read. `empty_reason` completes the message about files without objects.
+    """Read the files of `directory` or `files` (only one is set) into `reader`. Return the path of this argument, for
+    problems; None if the directory is unreadable. `empty_reason` completes the message about files without objects.
     """
-    directory = attributes.get("directory")
+    directory = attributes.get("directory")  # None if `files` is set
     try:
         base = str(directory).rstrip("/") or "/"
         names = attributes.get("files") or [
@@ -204,7 +204,7 @@ def read_files(
     reader.problems += list_dump_errors(directory, context)
     argument_path: Path = ("directory",) if directory is not None else ("files",)
     for index, name in enumerate(names):
-        path = argument_path if directory is not None else (*argument_path, index)
+        path = argument_path if directory is not None else (*argument_path, index)  # the item in `files`
         try:
             reader.add_file(name, context.files.read(name), path)
         except FileProblem as problem:

@@ -87,7 +87,7 @@ class ApiError(Exception):
                 match = _MANAGER.search(text)
                 manager = match[1] if match is not None else text
             cause = ApiErrorCause(field, text, manager, reason)
-            # Rules left unchecked are a consequence of another cause.
+            # Leave out the cause "rules were not checked": it follows from another one.
             if _UNCHECKED_RULES not in cause.text:
                 self.causes.append(cause)
         self.kind = _determine_kind(status, body, self.message, self.causes)

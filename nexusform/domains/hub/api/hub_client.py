@@ -250,24 +250,24 @@ class HubClient:
         since later pages continue its version. Raises HubProblem for another response, or above PageLimits.
         """
         items: list[dict[str, Any]] = []
-        continue_token, budget = "", PageLimits()
+        continue_token, limits = "", PageLimits()
         while True:
             page_query = {"continue": continue_token} if continue_token else first_query
-            answer, response = self._request("GET", path, {**query, "limit": str(_PAGE_SIZE), **page_query})
-            page = response.get("items")
+            answer, document = self._request("GET", path, {**query, "limit": str(_PAGE_SIZE), **page_query})
+            page = document.get("items")
             if not isinstance(page, list) or not all(_is_kubernetes_object(item) for item in page):
                 raise HubProblem(f"{self.server} answers {path} with something that is no list of objects.")
-            kind = get_text(response, "kind").removesuffix("List")
+            kind = get_text(document, "kind").removesuffix("List")
             expected = KINDS_BY_PLURAL.get(path.rpartition("/")[2], kind)  # any, unless it is a fleet kind
             if kind != expected:
                 raise HubProblem(f"{self.server} answers {path} with a list of {kind}, not of {expected}.")
-            items += ({"apiVersion": response.get("apiVersion"), "kind": kind, **item} for item in page)
-            continue_token = get_text(response, "metadata", "continue")
-            exceeded = budget.add_page(len(answer.content), continue_token)  # the exceeded limit, or ""
+            items += ({"apiVersion": document.get("apiVersion"), "kind": kind, **item} for item in page)
+            continue_token = get_text(document, "metadata", "continue")
+            exceeded = limits.add_page(len(answer.content), continue_token)  # the exceeded limit, or ""
             if exceeded:
                 raise HubProblem(f"{self.server} does not list {path} completely: {exceeded}.")
             if not continue_token:
-                return ObjectList(items, get_text(response, "metadata", "resourceVersion"))
+                return ObjectList(items, get_text(document, "metadata", "resourceVersion"))
 
     def watch(self, path: str, version: str) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield changes of a collection since a version until the server ends the watch: ADDED, MODIFIED or

@@ -72,7 +72,7 @@ class ContentVerifier:
         index = self._find_index_to_verify(progress)
         if index is None or not self._find_snapshot_difference(index):
             return ""  # nothing to verify, no difference, or unknown
-        del self._differences[index]  # compared again by the next call
+        del self._differences[index]  # not cached, so the next call reads the snapshot again
         return "the hub has not taken a snapshot of all changes yet"
 
     def verify_placement(self, verification: VerificationResult, final: PlacementProgress) -> VerificationResult:
@@ -96,8 +96,8 @@ class ContentVerifier:
         return verification.add_wrong_content(wrong_clusters, index, difference)
 
     def report_renumbered_snapshots(self, final: PlacementProgress) -> tuple[Path, ...]:
-        """Report if the hub has taken several resource snapshots of the changes, not the predicted one. Clusters then
-        have the planned objects under a higher number. Return the paths of these acceptable numbers.
+        """Report if the hub has taken several resource snapshots of the changes instead of the one predicted. Clusters
+        then have the planned objects under a higher number. Return the attribute paths of these numbers: no error.
         """
         index = self._find_index_to_verify(final)
         if index is None or self._find_snapshot_difference(index) != "":
@@ -161,7 +161,7 @@ class ContentVerifier:
     def verify_run(
         self, verification: VerificationResult, snapshots: Bodies, namespace: str, placement: str
     ) -> VerificationResult:
-        """Return `verification`, together with the clusters with other objects than planned after overrides."""
+        """Return `verification` extended by the clusters of a run with other objects than planned after overrides."""
         note = self._step.planned_note
         if not note.get("picked"):
             return verification  # no overrides are planned
@@ -207,8 +207,8 @@ class _PickedOverrides(Struct, frozen=True):
 
 
 def render_run_content(note: Body, snapshots: Bodies, members: Bodies) -> AppliedResources:
-    """Return the objects of the clusters of a completed run with overrides: those of its resource snapshot, changed
-    by the planned overrides. `note` is the planned private data of the run in state.
+    """Return the objects on the clusters completed by a run, if overrides change them: those of its resource snapshot
+    with the planned overrides. `note`, the planned private data of the run in state, has these overrides.
     """
     record = convert(note, _PickedOverrides)
     on_cluster: dict[str, RenderedResources] = {}
@@ -216,10 +216,10 @@ def render_run_content(note: Body, snapshots: Bodies, members: Bodies) -> Applie
     labels = {get_name(member): get_labels(member) for member in members}
     if not objects:  # the hub has deleted the snapshot
         return AppliedResources(snapshots=(), on_cluster=on_cluster)
-    for cluster in sorted(record.picked.keys() & record.done):
+    for cluster in sorted(record.picked.keys() & record.done):  # with overrides, and completed
         overrides = tuple(record.overrides[position] for position in record.picked[cluster])
         rendered = ClusterRenderer(objects, overrides, labels).render_cluster(cluster)
-        if rendered is not None and rendered.digest:
+        if rendered is not None and rendered.digest:  # "": no object is changed
             on_cluster[cluster] = rendered
     return AppliedResources(snapshots=(), on_cluster=on_cluster)
 
@@ -336,7 +336,7 @@ def verify_run(name: str, note: Body, run: Body) -> tuple[VerifiedPrediction, ..
     predictions = [_build_run_prediction(RUN_END_PREDICTION, name, *ends, chance=0.5)]
     planned_places, observed_places = map(_index_stage_positions, (note["stages"], _list_stages(run)))
     planned_clusters = get_list(note, "done")
-    is_partial = not was_end_planned or not observed.succeeded
+    is_partial = not was_end_planned or not observed.succeeded  # then verify the updates of all clusters
     for cluster, planned_place in planned_places.items():
         title = f"{name}: {cluster}"
         was_planned, is_updated = cluster in planned_clusters, cluster in observed.done

@@ -73,7 +73,7 @@ def _find_body_path(argument: Path, body: Body) -> Path:
 
 def is_already_applied(sent_body: Body, existing: Body, manager: str) -> bool:
     """Return True if the manager owns exactly the sent fields, with their values: another apply changes nothing.
-    `existing` is the object on the hub. With nothing owned, that is so if only the identity is sent.
+    `existing` is the object on the hub. If the manager owns no field, only the identity may be sent.
     """
     applied_fields = list_applied_fields(existing, manager)
     owned_paths = {path for fields in applied_fields for path in _list_managed_field_paths(fields)}
@@ -199,8 +199,8 @@ def build_hub_record(
     type_name: str, existing: Iterable[ExistingObject], manager: str, prior_note: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
     """Build the record for state about the existing objects (with a uid) of a resource on the hub. {} without any. It
-    has their uids, the objects being deleted, and for a placement the fields applied by other managers. Other entries
-    of the record in `prior_note` are kept, except for a manifest.
+    has their uids, the objects being deleted, and for a placement the fields applied by other managers. Unless the
+    resource is a manifest, other entries of the record in `prior_note` are kept.
     """
     identified = [(hub_object, body) for hub_object, body in existing if get_uid(body)]
     if not identified:

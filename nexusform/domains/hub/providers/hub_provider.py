@@ -220,7 +220,7 @@ class FleetHubProvider:
             stack.enter_context(hub.limit_retries(self._options.timeout, report))
             with self._cache_lock:
                 self._cache = self._cache or HubCache(hub, timing)
-            figures = self._plan_figures.get(hub.server, {})
+            figures = self._plan_figures.get(hub.server, {})  # of members, at planning
             yield HubStepWriter(hub, self._cache, self._options, request, timing, self._coordination, figures)
 
 

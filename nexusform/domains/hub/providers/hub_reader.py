@@ -154,7 +154,7 @@ def _read_object(
     unfinished_note = build_unfinished_note(request, hub_objects[0].title, pending_work)  # {} without an unfinished one
     reported_work = "" if unfinished_note else pending_work  # the note describes it already
     _add_deletion_and_pending_work_findings(findings, request, managed, reported_work)
-    # An interrupted step is repeated, which verifies its predictions.
+    # Not settled after an interrupted step: it is repeated to verify its predictions.
     return ReadResult(attributes, is_observed=True, is_settled=request.planned is None, note=note | unfinished_note)
 
 

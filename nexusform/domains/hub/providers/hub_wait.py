@@ -162,8 +162,8 @@ class HubWaiter(Struct, frozen=True):
     def _read_cached_placement(
         self, placement: Values, planned: Values
     ) -> tuple[ObservedPlacementObjects | None, bool]:
-        """Return a placement with its cached bindings, and whether the cache is older than the placement. Return None
-        for the former without a usable cache, or if bindings do not suffice to show the progress.
+        """Return (placement with its cached bindings, False). Return (None, True) while the cache is older than the
+        placement, and (None, False) without a cache, or if bindings alone do not show the progress.
         """
         if not _is_status_sufficient(placement, planned):
             return None, False
@@ -220,7 +220,7 @@ class HubWaiter(Struct, frozen=True):
             binding_kind, _, _ = list_created_kinds(kind)
             cache = self.cache.find_collection_cache(KINDS[binding_kind].collection, (namespace, name))
             bindings = cache.list_placement_objects((namespace, name), since="0") if cache is not None else []
-            # Without bindings, the Works are read from the hub: the cache has none.
+            # Without cached bindings (of any version), read both kinds from the hub: the cache has no Works.
             blockers = _describe_bindings(bindings or []) or list_remaining_objects(self.hub, kind, namespace, name)
             return not blockers, format_first_items(blockers, _MAX_NAMES)
 
@@ -385,7 +385,7 @@ def _read_needed_objects(hub: HubClient, placement: Values, planned: Values) -> 
 
 
 def _is_status_sufficient(placement: Values, planned: Values) -> bool:
-    """Return True if status and bindings show the progress: without staged runs, if status and plan name snapshots."""
+    """Return True if status and bindings alone show the progress: without staged runs, and with known snapshots."""
     requirements = (
         planned,
         has_been_scheduled(placement),

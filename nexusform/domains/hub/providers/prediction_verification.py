@@ -91,7 +91,6 @@ class VerificationResult(Struct, frozen=True):
 
     def build_note(self) -> dict[str, Any]:
         """Return the wrong predictions as recorded in the private data of a placement in state; {} without any.
-
         Example: {"misses": [{"about": "cluster", "cluster": "ams1", "predicted": "picked", "observed": "not picked",
         "kind": "figures", "changed": ["ams1: health Healthy -> Unhealthy"]}]}.
         """
@@ -198,8 +197,8 @@ class PredictionVerifier(Struct, frozen=True):
     def _verify_picks(
         self, name: str, clusters: AbstractSet[str], predicted: AbstractSet[str], observed: AbstractSet[str]
     ) -> VerificationResult:
-        """Verify for each of the `clusters` whether it is in both `predicted` and `observed`, or in neither. Correct
-        predictions count only with an alternative. `open_clusters` has these, with their chance of a random pick.
+        """Verify for each of the `clusters` whether it is in both `predicted` and `observed`, or in neither. A correct
+        prediction counts only for `open_clusters` (with their chance of a random pick): others had no alternative.
         """
         predictions: list[VerifiedPrediction] = []
         wrong_predictions: list[WrongClusterPrediction] = []
@@ -256,7 +255,7 @@ class PredictionVerifier(Struct, frozen=True):
             # The changes of the cluster come first; those of each member keep their order.
             texts = tuple(text for _, text in sorted(changes, key=lambda change: change[0] != cluster))
             return WrongClusterPrediction(about, cluster, *states, CHANGED_FIGURES, texts)
-        if self.version:
+        if self.version:  # of KubeFleet on the hub
             return WrongClusterPrediction(about, cluster, *states, DIFFERENT_VERSION, (self.version,))
         return WrongClusterPrediction(about, cluster, *states, DIFFERENT_RULE)
 

@@ -208,7 +208,7 @@ class HubStepWriter(Struct, frozen=True):
         placement_objects = read_placement_objects(self.hub, "ClusterResourcePlacement", "", name)
         former_count = len(build_observed_bindings(placement_objects)) if placement_objects is not None else 0
         result = self._write_and_wait(hub_objects)
-        if self.request.prior is None:  # the hub picks another cluster in place of the evicted one
+        if self.request.prior is None:  # after a new eviction, the hub picks a cluster in place of the evicted one
             with convert_rejected_read(hub_objects[0]):
                 self._waiter.wait_for_rescheduling(name, former_count)
         return result
@@ -377,8 +377,8 @@ class HubStepWriter(Struct, frozen=True):
         verifier = PredictionVerifier(
             plan_figures=self.plan_figures,
             current_figures=self.plan_figures,  # the current ones are read for a wrong prediction only
-            compares_spread=not prior,
-            open_clusters=get_mapping(self.request.planned_note, OPEN_CLUSTERS),
+            compares_spread=not prior,  # after a policy change, spread scores can differ between runs
+            open_clusters=get_mapping(self.request.planned_note, OPEN_CLUSTERS),  # candidates of a random choice
         )
         at_decision = verifier.verify_bindings(name, planned, decision.bindings)
         at_end = verifier.verify_bindings(name, planned, final.bindings)

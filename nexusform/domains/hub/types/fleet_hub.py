@@ -88,8 +88,8 @@ def read_hub(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
 
 
 def _build_query(context: ReadContext) -> dict[str, Any]:
-    """Build the arguments of a query by the configured placements: the objects that they select, and for a tenant its
-    namespaces, otherwise the kinds that may be missing in the answer.
+    """Build the arguments of a query from the configured placements: their selectors, and the namespaces of a tenant.
+    Without a tenant, add the kinds a hub may refuse to list (`optional`).
     """
     placements: list[FleetPlacement] = []  # from blocks or manifests
     for type_name in _PLACEMENT_TYPES:

@@ -222,8 +222,8 @@ def _render_configuration(server: str, imported: ImportedObjects, configuration:
 
 def _write_state(run: Run, imported: ImportedObjects) -> list[Diagnostic]:
     """Write the imported objects to state by a plan without changes; return its diagnostics. Nothing is written after
-    an error: another hub than in state, or an object different from its configuration. An object is not different if
-    it equals the configuration with its predicted attributes.
+    an error: another hub than in state, or an object different from its configuration. If only predicted attributes
+    differ, they are imported as predicted.
     """
     identity_problems = run.check_identities()
     if has_errors(identity_problems):

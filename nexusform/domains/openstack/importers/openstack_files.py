@@ -232,7 +232,7 @@ def _iterate_servers(tables: Mapping[str, Rows], reading: OpenstackFiles) -> Ite
                 "name": str(row["name"]),
                 "host": host,
                 **amounts,
-                # VCPU alone. The dedicated CPUs of emulator threads are none of the flavor's vCPUs.
+                # Without dedicated vCPUs. `dedicated` also has CPUs of emulator threads, beyond the flavor's vCPUs.
                 "vcpus": amounts["vcpus"] - (dedicated - emulator),
                 "dedicated_vcpus": dedicated,
                 "flavor": flavor,

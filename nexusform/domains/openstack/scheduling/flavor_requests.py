@@ -164,7 +164,7 @@ def _parse_numa_request(flavor: Flavor, image: Mapping[str, str]) -> NumaRequest
     `image` are the image's requests under the names of a flavor's properties, such as "hw:numa_nodes".
     """
     flavor_policy, image_policy = flavor.properties.get(_POLICY, ""), image.get(_POLICY, "")
-    rejected = {MIXED: (DEDICATED,), SHARED: (MIXED, DEDICATED)}  # policies of images by those of flavors
+    rejected = {MIXED: (DEDICATED,), SHARED: (MIXED, DEDICATED)}  # of images, by the flavor's policy
     if image_policy in rejected.get(flavor_policy, ()):
         raise ValueError(_format_property_conflict(_POLICY))
     policy = flavor_policy or image_policy  # "": none
@@ -258,9 +258,7 @@ def _select_numbered_properties(properties: Mapping[str, str], image: Mapping[st
 
 
 def _parse_page_size(properties: Mapping[str, str], image: Mapping[str, str]) -> int | None:
-    """Return the page size (KiB, or one of PAGE_SIZES), None if unset. An image may set it only if the flavor has "any"
-    or "large".
-    """
+    """Return the page size (KiB or of PAGE_SIZES), None if unset. An image sets it if the flavor has any or large."""
     of_flavor, of_image = (_parse_page_size_text(values.get(_PAGE_SIZE, "")) for values in (properties, image))
     if of_image is None:
         return of_flavor

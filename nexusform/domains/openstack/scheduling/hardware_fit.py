@@ -118,7 +118,7 @@ def fit_numa_cells(
 ) -> list[GuestCell] | None:
     """Return the cells of the VM with their host cells, None if they do not fit. `devices_by_cell` counts the free PCI
     devices near each host cell (None: near none). `fit_devices` checks those of the VM (None: it has none). Nova tries
-    `attempts` times, once for each allocation candidate of the host, and the VM's cells keep their ids in between.
+    `attempts` times, once per allocation candidate of the host; each try starts with the cell ids set by the former.
     """
     if len(cells) < len(request.cells):
         return None  # each cell of the VM needs its own host cell
@@ -147,8 +147,8 @@ def _fit_guest_cells(
     fit_devices: Callable[[Sequence[int]], bool] | None,
 ) -> bool:
     """Return whether the guest cells fit on host cells, each on its own, with the PCI devices near; set their ids. Like
-    Nova, results are remembered by the ids of both cells, and a fitting guest cell takes the id of its host cell. So a
-    later permutation has the same guest under another id. Only the first cell has emulator threads.
+    Nova, cache results by the ids of both cells, although a fitting guest cell takes the id of its host cell. So a
+    later permutation may find the result of another guest. Only the first cell has emulator threads.
     """
     results: dict[tuple[int, int], bool] = {}  # whether a guest cell fits, by the ids of the host cell and the guest
     for candidates in permutations(cells, len(guests)):
@@ -246,7 +246,6 @@ def _list_pin_choices(
     cell: HostCell, free_cores: Sequence[frozenset[int]], count: int, thread_policy: str
 ) -> Iterator[tuple[int, ...]]:
     """Yield the ways to choose `count` free CPUs under a policy for threads, in the order of Nova.
-
     ISOLATE takes one thread of each wholly free core. The others take as many threads per core as possible: REQUIRE
     at least two, any other policy also one, or in the end any free CPUs. `free_cores` are the free threads by core.
     With the cores {0, 4} and {1, 5}, 2 CPUs may be (0, 4), then (0, 1); ISOLATE has (0, 1) only.

@@ -59,8 +59,8 @@ class NovaHostUsage(Struct, frozen=True):
         return get_resource(self.host, PCPU).capacity - self.dedicated_vcpus
 
     def has_dedicated_vcpus(self, request: FlavorRequest) -> bool:
-        """Return whether Placement has the dedicated CPUs of a VM as PCPU, with the trait of its thread policy. Hosts
-        with threads cannot isolate, and hosts without them lack required threads.
+        """Return whether the dedicated CPUs of a VM fit into the free PCPU, and the host fits its thread policy. Hosts
+        with hyperthreading cannot isolate threads, and hosts without it lack required threads.
         """
         count = request.dedicated_vcpus
         unfit_policy = ISOLATE if HYPERTHREADING in self.host.traits else REQUIRE
@@ -69,14 +69,14 @@ class NovaHostUsage(Struct, frozen=True):
         return self.free_dedicated_vcpus >= count and not get_resource(self.host, PCPU).find_unit_problem(count)
 
     def has_fallback_vcpus(self, request: FlavorRequest, free_vcpus: int) -> bool:
-        """Return whether Placement has the dedicated CPUs of a VM as VCPU, Nova's second query."""
+        """Return whether the dedicated CPUs of a VM fit into the free VCPU instead: the second query of Nova."""
         amount = request.fallback_vcpus
         return 0 < amount <= free_vcpus and not get_resource(self.host, VCPU).find_unit_problem(amount)
 
     def can_fit_numa(self, request: FlavorRequest, free_vcpus: int) -> bool:
         """Return whether the NUMA cells of a VM fit; True without NUMA cells. `free_vcpus` is the free VCPU. Placement
-        counts dedicated CPUs as PCPU, or in a second query as VCPU. With room for the CPUs as both, it has two
-        candidates for the host, and Nova tries both.
+        counts dedicated CPUs as PCPU, or in a second query as VCPU. If they fit as both, the host is two candidates,
+        and Nova tries both.
         """
         if not request.numa.cells:
             return True  # no limit by NUMA cells
@@ -139,7 +139,7 @@ class UsageTable:
         self._usages: dict[tuple[str, ...], NovaHostUsage] = {}  # by records: name of a host, then of its VMs
 
     def get_usage(self, records: tuple[str, ...]) -> NovaHostUsage:
-        """Return the use of a host (the first record) with the VMs of the other records. Results are cached."""
+        """Return the use of a host with VMs (cached). `records`: its name, then "server KEY" or a flavor per VM."""
         usage = self._usages.get(records)
         if usage is None:
             *previous, last = records

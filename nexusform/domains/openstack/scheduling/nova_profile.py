@@ -92,8 +92,8 @@ _MAX_DEVICES: Final = 100
 
 
 def build_machine(host: NovaHost, slot: int) -> Machine:
-    """Return a host as a machine with one cell: the capacities of Placement. Its rack is its zone. Its NUMA cells,
-    dedicated CPUs and PCI devices are counted by the records of its VMs (UsageTable).
+    """Return a host as a machine with one cell: the capacities of Placement. Its rack is its zone. The use of its NUMA
+    cells, dedicated CPUs and PCI devices is counted apart, by the names (`record`) of the host and its VMs.
     """
     return Machine(
         name=host.name,
@@ -253,8 +253,8 @@ def _build_capacity_filter(rules: _NovaRules) -> CapacityFilter:
         name="placement",
         build_check=build_check,
         describe_shortage=describe_shortage,
-        binding="capacity",
-        line="  placement",
+        binding="capacity",  # the shortage in one word
+        line="  placement",  # label in the explanation of a placement
     )
 
 
@@ -281,8 +281,8 @@ def _build_usage_filter(
             f'No host has free {subject} for the flavor "{context.demand.sku.name}" '
             f"({len(context.machines):,} hosts checked)."
         ),
-        binding=subject,
-        line=f"  {name}",
+        binding=subject,  # the shortage in few words
+        line=f"  {name}",  # label in the explanation of a placement
     )
 
 
@@ -355,7 +355,7 @@ _WEIGHERS: Final = (
 
 
 def _normalize_weights(figures: Sequence[float], minimum: float) -> list[float]:
-    """Scale the figures to 0 (`minimum`, -inf: the lowest one) to 1, as nova.weights.normalize; all 0 if equal."""
+    """Scale figures like nova.weights.normalize: `minimum` (-inf: the lowest one) is 0, the highest 1; 0 if equal."""
     lowest, highest = min(figures) if minimum == -inf else minimum, max(figures)
     if lowest == highest:
         return [0.0] * len(figures)

@@ -25,7 +25,6 @@ _FLAVOR: Final = "flavor"
 
 def decide_host(snapshot: Mapping[str, Any], request: Mapping[str, Any]) -> dict[str, Any]:
     """Return the host chosen for a request as {"host": NAME}, None as name if no host fits.
-
     `snapshot` has the `hosts` by name, the `servers` {host, vcpus, memory_mib, disk_gib, group, is_building} in order
     of creation, and the `settings` of nova.conf. `request` has a `flavor` {vcpus, memory_mib, disk_gib, properties},
     a `group` {name, policy, max} or null, optional `zones`, and properties of an `image`. Servers may have the

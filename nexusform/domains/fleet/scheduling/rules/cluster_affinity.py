@@ -48,7 +48,7 @@ def _match_terms(terms: tuple[ClusterSelectorTerm, ...], member_list: MemberList
     matched: Mask = 0
     aborts: dict[int, CycleAbort] = {}  # by position
     for term in terms:
-        undecided = member_list.all_members & ~matched & ~build_mask(aborts)
+        undecided = member_list.all_members & ~matched & ~build_mask(aborts)  # by the terms before
         term_members, unreadable = _match_term(term, member_list, undecided)
         matched |= term_members
         aborts |= unreadable
