@@ -337,6 +337,7 @@ def _compute_after_create(intent: Intent, before: InstanceState | None, attribut
     """Return the new object as read, not as planned, because it includes the platform's values. Dependencies,
     sensitivity and similar belong to the configuration and were written with the intent.
     """
+    # Without a planned object in the intent, only the creation number is known (and the attributes just read).
     planned = intent.planned or ObjectState(attributes={}, creation=intent.creation)
     new_object = replace(planned, attributes=attributes)
     if intent.deposed:  # create_before_destroy: the old object is kept until its own delete is recorded

@@ -171,7 +171,9 @@ def _describe_object_difference(then: ObjectType, otherwise: ObjectType) -> str:
 
 
 def evaluate_condition(expression: Expression, run: ExpressionRun, enclosing: Expression) -> Value | None:
-    """Evaluate a condition to a bool, possibly unknown. Report an invalid one and return None."""
+    """Evaluate a condition to a bool, possibly unknown. Report an invalid one and return None. `enclosing` is the
+    expression with the condition, the context in this report.
+    """
     previous_count = len(run.diagnostics)
     condition = run.evaluate(expression)
     if run.has_failed_since(previous_count) and condition == DYNAMIC_UNKNOWN:

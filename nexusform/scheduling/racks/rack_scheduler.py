@@ -404,8 +404,8 @@ class RackScheduler:
         return handle
 
     def _choose_missing_splits(self) -> None:
-        """Choose the layouts of VMs in unknown NUMA cells before capacities are read: the chosen layout may leave more
-        capacity. Close the session (for successive VMs of a pool), because it keeps old capacities.
+        """Choose NUMA cells for the VMs in unknown cells of changed machines, before capacities are read. Other cells
+        than before may leave more capacity. Close the session, because it keeps old capacities.
         """
         self._close_session()
         for machine in self._ledger.choose_cell_splits(self.split_choice):

@@ -83,14 +83,14 @@ def decide_host(snapshot: Mapping[str, Any], request: Mapping[str, Any]) -> dict
 def build_hosts_without_servers(
     source: Mapping[str, Any], settings: NovaSettings, records: Collection[str]
 ) -> dict[str, Any]:
-    """Return the hosts of an inventory as plain data. Their NUMA cells and PCI devices are used only by the servers in
-    `records`, each named by its record ("server KEY"). The caller adds the others by their flavors.
+    """Return the hosts of an inventory as plain data. NUMA cells and PCI devices of each are used only by the servers
+    in `records` (such as "server KEY"). The caller adds all other servers to this use, by their flavors.
     """
     site = build_nova_site(source)
     table = site.build_usage_table(settings.aliases)
     hosts = {}
     for host in site.hosts:
-        usage = table.get_usage((host.name, *sorted(records)))  # records of other hosts have no effect
+        usage = table.get_usage((host.name, *sorted(records)))  # by host and servers; those of other hosts do not count
         hosts[host.name] = {
             **source["hosts"][host.name],
             "numa_cells": list(map(_describe_cell, usage.cells)),

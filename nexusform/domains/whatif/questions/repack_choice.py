@@ -277,8 +277,8 @@ def _compute_machine_gain(context: RepackContext, request: RepackRequest, host: 
     """Compute how many requested VMs fit on a machine after all its movable VMs left; [] if none fits. A VM needs its
     share of one or several cells. A cell counts for one share, even if it has capacity for more.
     """
-    if host.has_unknown_cells and not host.unknown_cell_vms:  # a VM in unknown cells is not movable
-        return []
+    if host.has_unknown_cells and not host.unknown_cell_vms:
+        return []  # `unknown_cell_vms` is empty: a VM in unknown cells is not movable, so no free cell is known
     cells = list(host.cells)  # their free capacity, without VMs in unknown cells
     leaving = {source.handle: source for source in host.unknown_cell_vms}  # a multi-cell VM once
     for cell, sources in enumerate(host.movable_vms_by_cell):
