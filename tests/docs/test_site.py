@@ -130,6 +130,9 @@ SEARCHES = {
     "PickFixed": "docs/how-to/staged-rollout.html#rules",
     "downgrade": "docs/troubleshooting.html#upgrade-or-downgrade-nexusform",
     "CPU pinning": "docs/numa.html#cpu-pinning-and-isolated-cpus",
+    "spread placement over sites": "docs/fleet-manifests.html#spread-a-placement-over-sites",
+    "protect racks from deletion": "docs/how-to/guard-rails.html#protect-racks-and-machines-from-deletion",
+    "pod pending": "docs/fidelity-pods.html",
     "machine died": "docs/how-to/failed-server.html",
 }
 # The search box is in a separate shadow tree.
