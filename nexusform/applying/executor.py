@@ -169,6 +169,7 @@ class _PlanExecution:
         listener: StepListener,
         options: ExecutionOptions,
     ) -> None:
+        """Index the steps by id, and list the operations started by an earlier run; no step is started yet."""
         self._plan = plan
         self._steps = {step.id: step for step in plan.steps}
         self._providers = providers

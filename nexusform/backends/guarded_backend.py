@@ -50,6 +50,7 @@ class OverwriteGuardBackend:
     """Guard around another backend; see the module docstring."""
 
     def __init__(self, inner: StateBackend, *, is_remote: bool) -> None:
+        """Guard `inner`; calls of a remote one get a deadline, and check its lease if it has one."""
         self.inner = inner
         self._is_remote = is_remote
         self._deadline: DeadlineRunner | None = None

@@ -50,6 +50,7 @@ class LocalBackend:
         confinement: Confinement = UNCONFINED,
         maximum_size: int = MAXIMUM_SIZE,
     ) -> None:
+        """Locate state, lock and journal; `workspace_directory` contains all other workspaces (default: `PATH.d`)."""
         self._maximum_size = maximum_size
         self._confinement = confinement
         self._base = Path(path)  # the state of the default workspace

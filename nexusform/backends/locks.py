@@ -62,6 +62,7 @@ def read_lock_member(data: bytes, name: str) -> str:
 
 
 def _parse_lock_document(data: bytes) -> Mapping[str, Any]:
+    """Return the members of a lock document; {} if it is not a JSON object."""
     try:
         document = json.loads(data)
     except (ValueError, RecursionError):
@@ -125,6 +126,7 @@ class LockLease:
     """
 
     def __init__(self, seconds: float, renew: Callable[[], None]) -> None:
+        """Prepare a lease without renewing it; the thread starts in `begin`."""
         self._seconds = seconds
         self._renew = renew
         self._sent_at = read_monotonic_clock()  # of the last successful renewal

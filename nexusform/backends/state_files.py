@@ -28,6 +28,7 @@ class JournalFile:
     """Journal at one path; threads may append concurrently and share the disk flush."""
 
     def __init__(self, path: Path, maximum_size: int = registry.MAXIMUM_SIZE) -> None:
+        """Keep the path without opening the file; `maximum_size` limits the bytes of a read."""
         self._path = path
         self._maximum_size = maximum_size
         self._descriptor: int | None = None

@@ -98,6 +98,7 @@ class ApplyReporter(TextReporter):
             self.screen.print_text(f"{hits:,} of {hits:,} predictions correct.")
 
     def _print_wrong_predictions(self, title: str, wrong_predictions: Sequence[WrongPrediction]) -> None:
+        """Print the title and the first predictions, then the number of the rest."""
         self.screen.print_text(title)
         for prediction in wrong_predictions[:_MAX_MISSES]:
             self._print_wrong_prediction(prediction)

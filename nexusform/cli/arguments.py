@@ -71,6 +71,7 @@ class Flag(click.Option):
         is_output: bool = False,
         **options: Any,
     ) -> None:
+        """Keep how the value of the flag is written; `options` are further arguments of click.Option."""
         super().__init__(list(names), **options)
         self.is_output = is_output  # its value is the path of an output file
         self.is_switch = is_switch  # its value can be omitted: `-name`

@@ -96,6 +96,7 @@ def import_(arguments: ImportArguments) -> int:
 
 
 def _create_context(arguments: ImportArguments) -> CommandContext:
+    """Return the context of an import, with its flags for ownership and other hubs."""
     return create_context(
         arguments.state,
         arguments.variables,

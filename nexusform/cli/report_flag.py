@@ -86,6 +86,7 @@ class PlanReportInput(Struct, frozen=True):
 
 
 def _render_text(subject: PlanReportInput) -> bytes:
+    """Return the text of the plan without colours and hints, as UTF-8."""
     from nexusform.rendering.text.plan_text import PlanTextOptions, render_plan
 
     options = PlanTextOptions(
@@ -99,6 +100,7 @@ def _render_text(subject: PlanReportInput) -> bytes:
 
 
 def _render_markdown(subject: PlanReportInput) -> bytes:
+    """Return the plan as a comment of a pull request, at most `max_bytes` long."""
     from nexusform.rendering.pull_request.plan_comment import render_markdown
 
     return render_markdown(
@@ -112,6 +114,7 @@ def _render_markdown(subject: PlanReportInput) -> bytes:
 
 
 def _render_json(subject: PlanReportInput) -> bytes:
+    """Return the JSON document of the plan; `placement_flags` choose the detail of placements in it."""
     from nexusform.rendering.json.json_document import build_plan_document, encode_document
 
     document = build_plan_document(
@@ -140,6 +143,7 @@ def _render_html(subject: PlanReportInput) -> bytes:
 
 
 def _render_sarif(subject: PlanReportInput) -> bytes:
+    """Return the findings of the plan in SARIF format, with invisible characters escaped."""
     from nexusform.rendering.json.json_document import encode_document
     from nexusform.rendering.notation.json_values import escape_texts
     from nexusform.rendering.pull_request.sarif import build_sarif_document

@@ -95,6 +95,7 @@ def _render_answer_as_html(answer: Answer) -> bytes:
 
 
 def _render_answer_as_json(answer: Answer) -> bytes:
+    """Return the JSON document of an answer: common members first, then those of its question."""
     from nexusform.rendering.notation.json_values import encode_document
 
     document = {

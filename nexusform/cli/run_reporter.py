@@ -86,6 +86,7 @@ class TextReporter(RunReporter):
     can_prompt = True
 
     def __init__(self, screen: Screen, *, concise: bool = False) -> None:
+        """Write to `screen`; `concise` leaves out the lines about objects read from providers."""
         self.screen = screen
         self._paint = Painter(screen.colour)
         self._is_concise = concise

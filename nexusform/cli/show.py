@@ -146,6 +146,7 @@ def _print_saved_plans_summary(arguments: ShowArguments, reports: Sequence[Repor
 
 
 def _build_report_input(target: ShownContent, arguments: ShowArguments) -> PlanReportInput:
+    """Return the input of reports about the shown plan; `target` must be a saved plan."""
     assert target.saved is not None, "reports are about plans"
     return PlanReportInput(
         plan=target.saved.plan,

@@ -143,6 +143,7 @@ class _SharedDecoderState:
     """State shared by the decoders of all modules."""
 
     def __init__(self, read_module: ReadModule, known_types: KnownTypes, read_constants: ReadConstants) -> None:
+        """Keep the readers of modules and constants; problems and files of all modules are collected here."""
         self.read_constants = read_constants
         self.read_module = read_module
         self.known_types = known_types
@@ -165,6 +166,7 @@ class _Decoder:
         chain: tuple[str, ...],
         call: tuple[CallHeader, Scope] | None = None,
     ) -> None:
+        """Start an empty module. `prefix` orders its problems, `chain` detects cycles, `call` is None for the root."""
         self.call = call  # the call of the module, with the names of its caller
         self.constants: Scope = EMPTY_SCOPE  # the names usable in the `source` of a module, set by `decode_module`
         self.shared = shared

@@ -213,6 +213,7 @@ class _FileReader:
     """Reader of directories, each once."""
 
     def __init__(self, cache_directory: str | None, confinement: Confinement, unsaved: Mapping[str, str]) -> None:
+        """Use the syntax tree cache only if its key is available; `unsaved` replaces the text of files on disk."""
         self._confinement = confinement
         self._unsaved = unsaved  # texts in place of files, by real path
         self._cache: _SyntaxTreeCache | None = None

@@ -70,6 +70,7 @@ class PreparedBody:
         sensitive_names: Sequence[str],
         lengths: Mapping[str, str],
     ) -> None:
+        """Keep the prepared parts, and note the mutable values of `template`, to be copied for each instance."""
         self._location = location
         self._lengths = lengths  # by the name of a count, the list with as many elements
         self._arguments = arguments
@@ -198,6 +199,7 @@ class NestedBlockGroup:
     def __init__(
         self, name: str, nested: NestedBlock, items: Sequence[StaticBlock | RepeatedBlock], location: Span
     ) -> None:
+        """Keep the blocks of the type; `items` are static blocks and those repeated by `dynamic`."""
         self.name = name
         self.nested = nested
         self.items = tuple(items)

@@ -288,6 +288,7 @@ class ConstantVariableScope:
     def __init__(
         self, variables: Mapping[str, Variable], locals_: Mapping[str, LocalValue], values: Mapping[str, Value]
     ) -> None:
+        """Keep the declarations; `values` are those of the constant variables by name."""
         self._variables = variables
         self._locals = locals_
         self._values = values

@@ -147,6 +147,7 @@ class _InvalidDocument(Exception):
 class _DocumentReader:
     # Builds one document from the parser's events, counting every node of an alias.
     def __init__(self, file: str, events: Iterator[Any]) -> None:
+        """Start to read the parse events of `file`; the number of nodes is limited, to stop alias bombs."""
         import yaml
 
         self.file = file
@@ -463,6 +464,7 @@ def parse_large_list(content: str | bytes) -> tuple[dict[str, Any], TextPosition
 class _JsonListReader:
     # Reads a List item by item.
     def __init__(self, text: str) -> None:
+        """Start at line 1; duplicate keys and special numbers such as NaN are rejected."""
         self.text = text
         self.offset = 0
         self.line = 1

@@ -365,6 +365,7 @@ class ProviderProblem(Exception):
         unfinished_change: Mapping[str, Any] | None = None,
         is_unreachable: bool = False,
     ) -> None:
+        """Keep the facts about the failure; `attributes` and `unfinished_change` apply if the object exists."""
         super().__init__(message)
         self.is_unreachable = is_unreachable
         self.is_partial = False  # set later, if only some objects of a create exist

@@ -100,6 +100,7 @@ class ExpressionRun:
     __slots__ = ("_handlers", "_is_building_notes", "diagnostics", "element", "names", "scope", "work")
 
     def __init__(self, scope: Scope, handlers: Mapping[type, Handler]) -> None:
+        """Start without diagnostics and loop variables; `handlers` evaluate expressions by their class."""
         self.scope = scope
         self.diagnostics: list[Diagnostic] = []
         self.names: dict[str, Value] = {}  # variables of the enclosing loops
@@ -243,6 +244,7 @@ class EvaluationTrace:
     __slots__ = ("expression", "has_failed", "omitted", "parts", "problem", "value")
 
     def __init__(self, expression: Expression) -> None:
+        """Start a trace without parts; the value is unknown until it is evaluated."""
         self.expression = expression
         self.value: Value = DYNAMIC_UNKNOWN
         self.parts: list[EvaluationTrace] = []  # of the expressions evaluated for this one, up to MAX_TRACES

@@ -73,6 +73,7 @@ def _set_loop_names(
 class _ForCondition:
     # The `if` clause of one `for`: selects elements, collects marks and unknown results, and reports an error once.
     def __init__(self, node: ForTuple | ForObject, run: ExpressionRun) -> None:
+        """Start without evaluated conditions, so all are known and free of marks so far."""
         self.clause = node.condition
         self.node = node
         self.run = run
@@ -173,6 +174,7 @@ def evaluate_for_object(node: ForObject, run: ExpressionRun) -> Value:
 class _ObjectBuilder:
     # Collects the items of a ForObject.
     def __init__(self, node: ForObject, run: ExpressionRun) -> None:
+        """Start an empty object; `groups` is filled in place of `items` if the value has `...`."""
         self.node = node
         self.run = run
         self.marks = NO_MARKS  # of all keys so far

@@ -56,6 +56,7 @@ class _JsonReader:
     """
 
     def __init__(self, text: str, positions: CharacterPositions) -> None:
+        """Skip a byte order mark and load the first token."""
         self.text = text
         self.positions = positions
         self.offset = 1 if text.startswith("\ufeff") else 0  # after a byte order mark

@@ -66,6 +66,7 @@ class ApiClient:
     """Client of one server; safe for use by several threads. `settings` are those of httpx2.Client."""
 
     def __init__(self, address: str, server_name: str = "", **settings: Any) -> None:
+        """Create the HTTP client with time limits; `server_name` replaces the host name for TLS, "" keeps it."""
         from httpx2 import Client, Timeout
 
         silence = compute_silence_limit()

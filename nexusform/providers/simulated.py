@@ -211,6 +211,7 @@ class SimulatedProvider:
     def __init__(
         self, reality: Reality | None = None, faults: Faults | None = None, sleep: Callable[[float], None] = time.sleep
     ) -> None:
+        """Observe objects only with a reality or a fault of a read; `sleep` waits for the delays of faults."""
         self._reality = reality
         self._faults = faults or Faults(())
         self._sleep = sleep

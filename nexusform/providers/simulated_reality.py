@@ -39,6 +39,7 @@ class Reality:
     """Objects of a reality file, safe for several threads."""
 
     def __init__(self, path: Path) -> None:
+        """Resolve a link to its target and start without reading; the log of pending changes is next to the file."""
         # A link to the file is kept: writes replace the real file.
         self._path = Path(os.path.realpath(path)) if path.is_symlink() else path
         self._log_path = self._path.with_name(self._path.name + ".pending")

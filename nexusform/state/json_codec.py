@@ -229,6 +229,7 @@ class _JsonWriter:
     """
 
     def __init__(self, default: Callable[[Any], Any], *, indent: bool, sort: bool) -> None:
+        """Set the options of orjson; `default` converts values unknown to it, `sort` sorts object members by name."""
         import orjson
 
         self._default = default

@@ -259,6 +259,7 @@ class _StateReader:
     """Reader of a document of the current version; collects its errors."""
 
     def __init__(self, schemas: Mapping[str, BlockSchema]) -> None:
+        """Start without objects; `schemas`, by resource type, validate the attributes of managed objects."""
         self.problems: list[Problem] = []
         self._schemas = schemas
         self._modules: dict[str, ModulePath] = {}  # parsed addresses of module instances, by text

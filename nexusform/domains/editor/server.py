@@ -335,6 +335,7 @@ def _build_location(module: ModuleText, range_in_file: FileRange) -> lsp.Locatio
 
 
 def _build_edit(module: ModuleText, changes: Iterable[TextChange]) -> lsp.WorkspaceEdit:
+    """Return the edit of a workspace, with the text changes grouped by file."""
     by_file: dict[str, list[lsp.TextEdit]] = {}
     for change in changes:
         location = _build_location(module, change.range)

@@ -150,6 +150,7 @@ class _ExplorerRequestHandler(BaseHTTPRequestHandler):
         self._send_response(status, encode_document({"problem": text}), "application/json")
 
     def _send_response(self, status: HTTPStatus, body: bytes, kind: str) -> None:
+        """Send a whole response; its headers forbid caching, referrers, framing and guesses of its type."""
         self.send_response(status)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(body)))

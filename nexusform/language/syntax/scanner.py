@@ -269,6 +269,7 @@ class _Scanner:
     """Scanner of a text in one pass. Open templates and sequences are a stack, not Python frames."""
 
     def __init__(self, text: str, *, with_comments: bool) -> None:
+        """Start after a byte order mark, if any; without `with_comments` comments are dropped."""
         self.text = text
         self.tokens = Tokens(text)
         self.with_comments = with_comments

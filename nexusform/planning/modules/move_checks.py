@@ -110,6 +110,7 @@ def _format_location(span: Span) -> str:
 def _build_ambiguity_error(
     statement: MoveStatement, earlier_move: str, this_move: str, earlier: MoveStatement
 ) -> Diagnostic:
+    """Build the error about two moves with the same source or target, located at the later `statement`."""
     return build_error(
         "ambiguous-move-statements",
         f"The moved block at {_format_location(earlier.span)} says that {earlier_move}, and this one that "
@@ -120,6 +121,7 @@ def _build_ambiguity_error(
 
 
 def _build_cycle_error(statements: list[MoveStatement]) -> Diagnostic:
+    """Build the error about moved blocks in a cycle, located at the first statement; the detail lists all."""
     lines = "".join(f"\n  {_format_location(statement.span)}: {statement}" for statement in statements)
     return build_error(
         "cyclic-dependency-in-move-statements",

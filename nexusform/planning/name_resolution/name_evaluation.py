@@ -85,6 +85,7 @@ class Evaluation:
     """
 
     def __init__(self, settings: EvaluationSettings) -> None:
+        """Start from the root module with an empty cache; a value is computed at its first use."""
         self.settings = settings
         self.root = ModuleInstance(ROOT_MODULE, settings.configuration.root)
         self.diagnostics: list[Diagnostic] = []

@@ -253,6 +253,7 @@ class _StateMover:
     # address of each object (`origins`, by its new address).
 
     def __init__(self, instances: Mapping[Address, InstanceState]) -> None:
+        """Index the instance keys in state by module and resource; no instance has moved yet."""
         self.keys_by_module: dict[ModulePath, dict[_Resource, set[Key]]] = {}  # instance keys of each resource
         self.origins: dict[Address, Address] = {}  # previous address by new address
         self._rejected: dict[str, str] = {}  # target by source, as texts: moves onto existing objects

@@ -282,6 +282,7 @@ class _SiteActionOrder:
         objects: Mapping[Address, VmObject],
         disruptions: Sequence[FindDisruptions],
     ) -> None:
+        """Keep the requests of one site (at least one) and its VMs; unhealthy machines count as down at first."""
         self._requests = list(requests)
         self._site = requests[0].site  # of all requests
         self._objects = [item for item in objects.values() if item.request.demand.site_id == self._site.id]

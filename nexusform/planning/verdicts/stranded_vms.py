@@ -295,6 +295,7 @@ def _find_matching_exclusions(addresses: Iterable[Address], selection: Selection
 
 
 def _build_missing_machine_warning(lost_names: Mapping[Address, Sequence[str]]) -> Diagnostic:
+    """Build the warning about VMs on unknown machines; `lost_names` are the VMs by address of their owner."""
     total = sum(map(len, lost_names.values()))
     detail = (
         f"{_format_owners(lost_names)} {select_word_form(total, 'runs', 'run')} on machines that neither the "

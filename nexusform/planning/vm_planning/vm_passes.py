@@ -102,6 +102,7 @@ class _VmPlanner:
     """Planner of the blocks with VMs: collects their VM objects, and the diagnostics."""
 
     def __init__(self, blocks: BlockPlanner, context: vm_context.VmContext) -> None:
+        """Start without VMs; demands are counted to enforce the limit and to report progress."""
         self.blocks = blocks
         self.context = context
         self.objects: dict[Address, VmObject] = {}  # the VMs of each instance

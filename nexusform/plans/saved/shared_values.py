@@ -93,6 +93,7 @@ class _NodeCollector:
     """Collector of document nodes from the scalars up; `nodes` are in that order."""
 
     def __init__(self) -> None:
+        """Start without nodes; equal values share one node, found by content or by identity."""
         self.nodes: list[_SharedNode] = []  # of lists and objects, each after its parts
         self._by_content: dict[Any, _SharedNode] = {}  # by keys, parts, and types of the parts
         self._by_identity: dict[int, _SharedNode] = {}  # by the `id` of a value

@@ -102,6 +102,7 @@ def render_suites(suites: Iterable[tuple[str, Sequence[JunitCase]]]) -> str:
 
 
 def _render_case(case: JunitCase) -> Markup:
+    """Return the testcase element; an empty outcome means passed, and None seconds leave out the time."""
     parts: list[Markup] = []
     if case.outcome:  # "": passed
         parts.append(build_svg_element(case.outcome, case.detail, message=case.message))

@@ -66,6 +66,7 @@ class CandidateQueues:
     """
 
     def __init__(self, ledger: Ledger) -> None:
+        """Start without rankings; all are created on demand from the figures of `ledger`."""
         self.ledger = ledger
         self._neutral_usage = ledger.get_neutral_usage()
         self._neutral_keys: dict[tuple[int, PlacementConstraints], NeutralKeys] = {}  # by SKU (number), constraints

@@ -25,6 +25,7 @@ class _ShortageContext:
     """Implementation of rule.ShortageContext; `machines` shrinks with each filter."""
 
     def __init__(self, ledger: Ledger, demand: Demand) -> None:
+        """Start with all machines of the site, before any filter, and the capacity steps of the demand's SKU."""
         self.demand = demand
         # All machines at first; `find_shortage` narrows both lists.
         self.machines_in_requested_racks = list(range(len(ledger.site.machines)))

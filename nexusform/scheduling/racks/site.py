@@ -158,6 +158,7 @@ class VmShape:
     __slots__ = ("is_extra_large", "memory", "number", "share", "sku", "steps")
 
     def __init__(self, number: int, sku: VmSku, steps: CapacitySteps) -> None:
+        """Keep the figures of the SKU; `steps` are the effects of one more VM on each capacity."""
         self.number = number
         self.sku = sku
         self.share = Share.compute(sku)

@@ -121,6 +121,7 @@ class _WhatIfChangeReader:
     """Reader of one document; collects changes and findings."""
 
     def __init__(self, file: str, *, is_stack: bool) -> None:
+        """Start without changes; a preview of a deployment stack (`is_stack`) has other field names."""
         self.file = file
         self._is_stack = is_stack  # the what-if of a deployment stack has other field names
         self.findings: list[Problem] = []

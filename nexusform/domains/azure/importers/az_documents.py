@@ -98,6 +98,7 @@ class _ExportReader:
     """Reader of the files of an export; collects resources, and kinds with such a file (fields of AzResources)."""
 
     def __init__(self, findings: list[Problem]) -> None:
+        """Start without resources; problems of the files are added to `findings`."""
         self.findings = findings
         self.by_kind: dict[str, list[ArmItem]] = {kind: [] for kind in KINDS}
         self.known: dict[tuple[str, str], ArmItem] = {}  # the first item by kind and lower-case id

@@ -375,6 +375,7 @@ class _ReferenceIndex:
     """References between the resource blocks of a configuration, across modules."""
 
     def __init__(self, configuration: Any) -> None:
+        """Index the blocks, outputs and calls of all modules; malformed parts are collected, not raised."""
         self.malformed: list[tuple[str, str]] = []  # path and problem of each malformed part
         root = get_value_at_path(configuration, "root_module")
         self._blocks: dict[Block, Mapping[str, Any]] = {}  # resources by module path and address

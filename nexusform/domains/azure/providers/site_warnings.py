@@ -45,6 +45,7 @@ class SiteWarningBuilder:
         unobserved: Mapping[tuple[str, str], Collection[str]],
         managed: AbstractSet[tuple[str, str]],
     ) -> None:
+        """Keep the observed sites of one source, and the ids of objects in state without a complete list."""
         self.source = source  # its name in messages
         self.sites = sites  # of the source, by name
         self.unobserved = unobserved  # ids of objects in state without a complete list, by site and type

@@ -105,6 +105,7 @@ class _SiteReplayer:
     """Replay of one site under one `rack_spread`."""
 
     def __init__(self, site: str, machines: Sequence[Machine], spread: RackSpread) -> None:
+        """Start a scheduler of the machines under the rule `spread`, with all counts at zero."""
         self.site = site
         self.scheduler = RackScheduler(machines, spread)
         self.machine_names = {machine.name for machine in machines}

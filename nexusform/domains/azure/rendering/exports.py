@@ -146,6 +146,7 @@ class _DocumentWriter:
     """Writer of one document. `labels`: created resources in order."""
 
     def __init__(self, objects: PlannedAzureResources) -> None:
+        """Choose a free block label for each created resource, and index the labels of clusters by name."""
         self.objects = objects
         self.inputs: list[UserInput] = []  # referenced variables, in order of use
         self.labels: dict[str, AzureResource] = {}  # created resources by label of their block

@@ -133,6 +133,7 @@ def build_inventory_attributes(inventory: AzInventory, managed: frozenset[str] =
 
 
 def _build_machine(machine: AzMachine, occupied: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the inventory entry of a machine; `occupied` are the blocks of its used capacity."""
     return {
         **_MACHINE_FORM(machine),
         **{fact.name: machine.facts[fact.name] for fact in EXPORTED_FACTS},

@@ -188,6 +188,7 @@ def _build_pod_affinity_term(term: PodTerm) -> Body:
 
 
 def _build_topology_spread(item: SpreadConstraint) -> Body:
+    """Return the constraint in the form of the Kubernetes API; hard ones use DoNotSchedule."""
     body: Body = {
         "topologyKey": item.topology_key,
         "maxSkew": item.max_skew,

@@ -40,6 +40,7 @@ class LoopbackPrograms:
     """Running programs. `call` sends a request to the API server, as an administrator."""
 
     def __init__(self, programs: Path, directory: Path) -> None:
+        """Keep the directories of the programs and of their files; no program is started yet."""
         self._programs = programs
         self._directory = directory
         self._processes: dict[str, subprocess.Popen[bytes]] = {}  # by name of the program
@@ -176,6 +177,7 @@ class LoopbackPrograms:
         return self._client.send(ApiRequest(method, path, parameters, content, headers))
 
     def _write_kubeconfig(self, address: str, authority: Path, token: str) -> None:
+        """Write a private kubeconfig for an administrator; `authority` is the path of the CA certificate."""
         document = {
             "apiVersion": "v1",
             "kind": "Config",

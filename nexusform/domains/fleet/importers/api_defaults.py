@@ -37,6 +37,7 @@ def _fill_deployment_defaults(body: Object) -> None:
 
 
 def _fill_stateful_set_defaults(body: Object) -> None:
+    """Fill the defaults of a StatefulSet in place, including its claim templates and pod template."""
     spec = _ensure_mapping(body, "spec")
     _fill_missing_fields(spec, {"replicas": 1, "revisionHistoryLimit": 10, "podManagementPolicy": "OrderedReady"})
     claims = _ensure_mapping(spec, "persistentVolumeClaimRetentionPolicy")
@@ -71,6 +72,7 @@ def _fill_replica_set_defaults(body: Object) -> None:
 
 
 def _fill_job_defaults(body: Object) -> None:
+    """Fill the defaults of a Job in place; labels only if the API server, not the user, generates the selector."""
     spec, name = _ensure_mapping(body, "spec"), str(_ensure_mapping(body, "metadata").get("name"))
     if spec.get("completions") is None and spec.get("parallelism") is None:
         spec["completions"] = 1
@@ -92,6 +94,7 @@ def _fill_job_defaults(body: Object) -> None:
 
 
 def _fill_cron_job_defaults(body: Object) -> None:
+    """Fill the defaults of a CronJob in place, including the pod template of its Jobs."""
     spec = _ensure_mapping(body, "spec")
     defaults = {
         "concurrencyPolicy": "Allow",
@@ -118,6 +121,7 @@ def _fill_secret_defaults(body: Object) -> None:
 
 
 def _fill_network_policy_defaults(body: Object) -> None:
+    """Fill the defaults of a NetworkPolicy in place; Egress is a policy type only if it has egress rules."""
     spec = _ensure_mapping(body, "spec")
     _fill_missing_fields(spec, {"policyTypes": ["Ingress", "Egress"] if spec.get("egress") else ["Ingress"]})
     for direction in ("ingress", "egress"):
@@ -134,6 +138,7 @@ def _fill_autoscaler_defaults(body: Object) -> None:
 
 
 def _fill_limit_range_defaults(body: Object) -> None:
+    """Normalize the quantities of a LimitRange in place; containers get missing defaults from `max` and `min`."""
     for limit in list_objects(_ensure_mapping(body, "spec"), "limits"):
         _normalize_quantities(limit, "max", "min", "default", "defaultRequest", "maxLimitRequestRatio")
         if limit.get("type") == "Container":
@@ -166,6 +171,7 @@ _SERVICE_DEFAULTS: Final[Mapping[str, Mapping[str, Any]]] = {
 
 
 def _fill_service_defaults(body: Object) -> None:
+    """Fill the defaults of a Service in place: also those of its type, and protocol and target of ports."""
     spec = _ensure_mapping(body, "spec")
     _fill_missing_fields(spec, {"type": "ClusterIP", "sessionAffinity": "None"})
     _fill_missing_fields(spec, _SERVICE_DEFAULTS.get(str(spec["type"]), {}))  # those of its type

@@ -252,6 +252,7 @@ class _DocumentPart(Struct, frozen=True):
 
 class _FleetObjectReader:
     def __init__(self, notes: DocumentFindings, corrections: ManifestCorrections, version: str) -> None:
+        """Start without locations; `notes` receives errors, `corrections` the warnings about corrected mistakes."""
         self.notes = notes  # receives the errors
         self.corrections = corrections  # receives the warnings about corrected mistakes
         self.version = version  # of the API, such as v1

@@ -217,6 +217,7 @@ class ClusterRenderer:
         overrides: tuple[FleetOverride, ...],
         labels: Mapping[str, Mapping[str, str]],
     ) -> None:
+        """Keep the manifests and overrides; invalid content of an envelope makes every rendering a failure."""
         self._manifests = manifests
         self._objects = tuple(expand_envelopes(manifests))  # for the selection of overrides
         self._overrides = overrides

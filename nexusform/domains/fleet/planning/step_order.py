@@ -97,6 +97,7 @@ class _ChangedIndex:
     """
 
     def __init__(self, changed_objects: Sequence[_ChangedInstance]) -> None:
+        """Index the changed objects by content and placement, and sort the members by kind of change."""
         self.by_position = {item.position: item for item in changed_objects}
         self._by_identity: dict[ObjectIdentity, list[int]] = {}  # positions of manifests by object in them
         self._by_placement: dict[tuple[type, str], list[int]] = {}  # positions by class and key of the placement
@@ -295,6 +296,7 @@ class _RolloutIndex:
     """
 
     def __init__(self, index: _ChangedIndex, placements: Mapping[str, PlacementPlan], hub: PlannedHub) -> None:
+        """Collect the overrides of all placements, and order the placements with a reason for other steps to wait."""
         self._placements, self._hub = placements, hub
         self._inputs: dict[str, _RolloutInputs] = {}  # by key of the placement, filled by `get`
         # Overrides of all placements, before and after the plan, each with its position in the index. Others are left

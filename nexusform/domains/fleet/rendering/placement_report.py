@@ -447,6 +447,7 @@ def _build_rejections_section(nodes: Sequence[NodeVerdict]) -> Section:
 
 
 def _build_node_document(verdict: NodeVerdict) -> dict[str, Any]:
+    """Return the JSON document of a node's verdict: its points, and its rejections with their hints."""
     return {
         "node": verdict.node,
         "total": verdict.total,

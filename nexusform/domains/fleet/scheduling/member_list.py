@@ -131,6 +131,7 @@ class BindingTable:
     """
 
     def __init__(self, prior: Iterable[Binding], member_list: MemberList, policy_snapshot: int) -> None:
+        """Classify the prior bindings; one with another `policy_snapshot` was picked under an earlier policy."""
         self.member_list = member_list
         self.policy_snapshot = policy_snapshot
         self.changes: list[BindingChange] = []

@@ -64,6 +64,7 @@ def _build_run_spec(strategy: str) -> BlockSchema:
 
 
 def _read_run(attributes: Values, arguments: Values) -> FleetUpdateRun:
+    """Return the staged update run; a missing `state` means Initialize."""
     return FleetUpdateRun(
         name=read_text(attributes, "name"),
         placement=read_text(arguments, "placement_name"),
@@ -197,6 +198,7 @@ def _read_strategy(attributes: Values, arguments: Values) -> FleetUpdateStrategy
 
 
 def _read_stage_tasks(blocks: Iterable[Values]) -> tuple[UpdateStageTask, ...]:
+    """Return the tasks of a stage; a missing or invalid wait time becomes None."""
     tasks = []
     for block in blocks:
         # An invalid duration gives a message instead of a number.

@@ -26,6 +26,7 @@ class CollectionCache:
     """Cache of one collection; safe for use by several threads."""
 
     def __init__(self, hub: HubClient, collection: str, timing: ClientClock) -> None:
+        """Start the watch of the collection in a daemon thread; the cache is empty until it receives objects."""
         self._hub = hub
         self._collection = collection
         self._timing = timing
@@ -120,6 +121,7 @@ class HubCache:
     """Caches of a hub, each started after enough requests for its collection."""
 
     def __init__(self, hub: HubClient, timing: ClientClock) -> None:
+        """Start without caches; many requested names in a collection start its cache."""
         self._hub = hub
         self._timing = timing
         self._requested: dict[str, set[ObjectName]] = {}  # by collection; many requested names start its cache

@@ -74,6 +74,7 @@ class HubDryRun:
     def __init__(
         self, connection: HubConnection, options: HubOptions, recreated: Mapping[str, Mapping[str, Problem]]
     ) -> None:
+        """Start without results. `recreated` contains the objects re-created by others, by address and title."""
         self._connection = connection
         self._options = options
         self._recreated = recreated  # objects re-created by others, by address and title

@@ -44,6 +44,7 @@ class FleetHubProvider:
     observes_objects = True
 
     def __init__(self, name: str, connection: HubConnection, options: HubOptions) -> None:
+        """Keep the settings without connecting; a read-only hub receives no changes."""
         self.name = name
         self.sends_changes = not options.is_read_only
         self._connection = connection

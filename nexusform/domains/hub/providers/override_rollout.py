@@ -42,6 +42,7 @@ class OverrideRollout:
     """Progress of an override, or of a deleted one (`is_deleted`)."""
 
     def __init__(self, hub: HubClient, type_name: str, attributes: Body, *, is_deleted: bool) -> None:
+        """Build the override from its attributes; its snapshot and the member labels are not read yet."""
         self._hub = hub
         self._is_deleted = is_deleted
         self._kind = KINDS_BY_TYPE[type_name]

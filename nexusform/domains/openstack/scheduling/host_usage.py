@@ -133,6 +133,7 @@ class UsageTable:
     def __init__(
         self, hosts: Mapping[str, NovaHost], requests: Mapping[str, FlavorRequest], servers: Mapping[str, NovaServer]
     ) -> None:
+        """Start without usages; each is computed on demand and cached by its records."""
         self._hosts = hosts
         self._requests = requests
         self._servers = servers

@@ -370,6 +370,7 @@ def _get_multiplier(weigher: str, host: NovaHost, multipliers: Mapping[str, floa
 
 
 def _is_number(text: str) -> bool:
+    """Return True if Python's `float` accepts the text, so for `inf` and `nan` too."""
     try:
         float(text)
     except ValueError:

@@ -112,6 +112,7 @@ def _check_deployment(spec: Node) -> Iterator[CheckFailure]:
 
 
 def _check_job(spec: Node) -> Iterator[CheckFailure]:
+    """Yield the errors of a Job: restart policy Always (also the default), and mounts of its template."""
     pod = spec.get_node("template", "spec")
     policy = pod.get_node("restartPolicy")
     if isinstance(pod.data, dict) and (policy.is_absent or policy.data in ("", "Always")):  # Always is the default

@@ -443,6 +443,7 @@ class FeasibleNodesCache:
     """Cached facts about the nodes of a cluster per combination of pod requirements."""
 
     def __init__(self, nodes: tuple[Node, ...], version: Version = ()) -> None:
+        """Select the scores applicable to some node; `version` is the Kubernetes version, () if unknown."""
         self._nodes = nodes
         self.version = version
         self.images_unknown = any(node.images is None for node in nodes)  # those of some node

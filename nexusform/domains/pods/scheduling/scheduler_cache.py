@@ -19,6 +19,7 @@ class NodeUsage:
     __slots__ = ("cpu", "disks", "memory", "other_resources", "pods", "ports", "scored_cpu", "scored_memory")
 
     def __init__(self) -> None:
+        """Start with an empty node: no pod, resource, port or disk in use."""
         self.cpu = 0  # thousandths
         self.memory = 0  # bytes
         self.scored_cpu = 0  # with default amounts for pods without requests, as in scores

@@ -326,6 +326,7 @@ class TemplateRollout:
     """Replacement of the pods of one workload in a cluster with others."""
 
     def __init__(self, session: SchedulingSession, quota_usage: QuotaUsage, progress: WorkloadProgress) -> None:
+        """Start without verdicts; `progress` contains the current and outdated pods of the workload."""
         self._session = session
         self._quota_usage = quota_usage
         self._progress = progress

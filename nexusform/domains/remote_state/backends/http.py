@@ -71,6 +71,7 @@ class HttpBackend:
     """State of one workspace behind an address; see the module."""
 
     def __init__(self, service: HttpSettings, journal_directory: str, workspace: str = DEFAULT_WORKSPACE) -> None:
+        """Keep the address of the workspace; its local journal file is named by a hash of this address."""
         check_name(workspace)
         self._service = service
         self._journal_directory = journal_directory

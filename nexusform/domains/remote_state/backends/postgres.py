@@ -65,6 +65,7 @@ class PostgresBackend:
     """State of one workspace in a row; see the module."""
 
     def __init__(self, database: _Database, workspace: str = DEFAULT_WORKSPACE) -> None:
+        """Check the workspace name and prepare the row without a lock; concurrent appends are joined."""
         check_name(workspace)
         self._database = database
         self._workspace = workspace
@@ -343,6 +344,7 @@ class _Database:
     """Location of the tables, and their connections."""
 
     def __init__(self, connection_string: str, schema: str, *, creates_tables: bool, max_bytes: int) -> None:
+        """Prepare the location, TLS settings and lock key without connecting; `creates_tables` adds missing tables."""
         from psycopg.conninfo import conninfo_to_dict
 
         self._connection_string = connection_string

@@ -79,6 +79,7 @@ class FleetTaskWorker:
     """Process that runs tasks of fleets, one at a time, since they share directory and memory."""
 
     def __init__(self) -> None:
+        """Start without definitions and sites, and raise Python's recursion limit to at least _MAX_RECURSION."""
         self._lock = RLock()
         self._definitions: dict[tuple[str, str], FleetDefinition] = {}  # by root directory and digest
         self._entries: dict[str, SiteEntry] = {}  # by site name

@@ -63,6 +63,7 @@ class TackerClient:
     """Client of one Tacker; safe for use by several threads."""
 
     def __init__(self, endpoint: str, credentials: Credentials, timing: PollTiming) -> None:
+        """Create the HTTP client without logging in; the token is requested later."""
         self.endpoint = endpoint
         self.timing = timing
         self._credentials = credentials

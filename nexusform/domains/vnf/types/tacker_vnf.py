@@ -309,6 +309,7 @@ def compute_demand(
 
 
 def _build_group_rule(rule: PlacementRule) -> PlacementGroupRule:
+    """Return the rule for pools; a pool is a VDU, and the name describes the other VMs of the rule."""
     return PlacementGroupRule(
         name=f"the other VMs of {rule.name} ({rule.origin})",
         is_affinity=rule.is_affinity,

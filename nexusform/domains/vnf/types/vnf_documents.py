@@ -160,6 +160,7 @@ def read_documents(attributes: Mapping[str, Any]) -> ParsedVnf:
 def _read_cached(
     vnfd: str | None, base_hot: str | None, nested: tuple[tuple[str, str], ...], parameter_json: str, flavour: str
 ) -> ParsedVnf:
+    """Parse the documents of a VNF, once for equal ones. All parameters are hashable, as the cache requires."""
     # Few configurations have a VNF: the TOSCA and HOT parsers are loaded on demand.
     from nexusform.domains.vnf.importers.vnf_reading import read_vnf
 
@@ -201,6 +202,7 @@ MASTER: Final = "masterNode"
 
 
 def _create_size_attribute(description: str, minimum: int, **more: Any) -> AttributeSchema:
+    """Build an optional number attribute; the placement depends on it, and its change replaces the pool."""
     return AttributeSchema(
         NUMBER,
         description,
