@@ -168,7 +168,7 @@ def plan(arguments: PlanArguments) -> int:
     """Show planned changes and the placement of every VM, binding and pod.
 
     Exit code 0, or 1 for errors. With -detailed-exitcode, 2 if there are changes, and 1 if
-    there are none but a hub or site was not read (with -refresh-only: any object).
+    there are none but a hub or site was not read (or any object, with -refresh-only).
 
     -fail-on=NAME:LIMIT sets guard rails. `moved:0`: no placement may move or lose its machine.
     `removed:0`: none may be removed or forgotten. `capacity:5`: capacity for 5 of the largest VM
