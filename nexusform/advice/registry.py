@@ -1,6 +1,6 @@
 """Lint rules, in the order of their findings. To add one, write its file and its line."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
 from msgspec import Struct
@@ -14,7 +14,7 @@ from nexusform.advice import (
     zones_too_small,
 )
 from nexusform.advice.lint_input import LintInput
-from nexusform.diagnostics.diagnostic import Diagnostic
+from nexusform.diagnostics.diagnostic import Diagnostic, Span, build_warning, suggest_name
 
 
 class LintRule(Struct, frozen=True):
@@ -73,6 +73,17 @@ RULES: Final[tuple[LintRule, ...]] = (
 
 
 RULE_IDS: Final = tuple(rule.id for rule in RULES)
+
+
+def check_ignored_rules(ignored_rules: Iterable[tuple[str, Span]]) -> list[Diagnostic]:
+    """Return warnings about ignored rules that do not exist, from their ids and places. "": a comment without an id."""
+    problems: list[Diagnostic] = []
+    for rule_id, span in ignored_rules:
+        if rule_id not in RULE_IDS:
+            subject = f'There is no lint rule "{rule_id}".' if rule_id else "This comment names no lint rule."
+            detail = f"{subject}{suggest_name(rule_id, RULE_IDS)} Rules: {', '.join(RULE_IDS)}."
+            problems.append(build_warning("unknown-lint-rule", detail, span))
+    return problems
 
 
 def run_rules(

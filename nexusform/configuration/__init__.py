@@ -5,7 +5,7 @@ PUBLIC = {  # public names of the package, by module
     "literal_edits": "apply_literal_edits build_literal_edit TextEdit",
     "loader": (
         "check_constant_variables list_automatic_variable_files check_hidden_characters JSON MAX_FILE_BYTES "
-        "load_configuration NATIVE read_given_variables read_root_variables"
+        "list_ignore_comments load_configuration NATIVE read_given_variables read_root_variables"
     ),
     "module_blocks": "decode_provider_block is_local_source",
     "refactoring_blocks": "build_address_pattern",

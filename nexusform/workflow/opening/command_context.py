@@ -298,10 +298,13 @@ def load_project_configuration(
             unsaved=context.unsaved_files,
             read_constants=lambda variables: _read_constants(context, variables),
         )
-    if configuration.settings.ignored_rules or any(map(list_ignore_comments, configuration.files.values())):
-        from nexusform.workflow.opening.linting import find_unknown_rules
+    ignored_rules = list(configuration.settings.ignored_rules.items())
+    for span, ids in chain.from_iterable(map(list_ignore_comments, configuration.files.values())):
+        ignored_rules += [(rule_id, span) for rule_id in sorted(ids) or [""]]
+    if ignored_rules:
+        from nexusform.advice.registry import check_ignored_rules
 
-        problems += find_unknown_rules(configuration)
+        problems += check_ignored_rules(ignored_rules)
     return configuration, problems
 
 

@@ -7,10 +7,9 @@ from typing import TypeAlias
 from msgspec.structs import replace
 
 from nexusform.advice.lint_input import LintInput, LintPool, LintSite, build_placement_simulator
-from nexusform.advice.registry import RULE_IDS, run_rules
+from nexusform.advice.registry import run_rules
 from nexusform.configuration.declarations.configuration import Configuration
-from nexusform.configuration.loader import list_ignore_comments
-from nexusform.diagnostics.diagnostic import Diagnostic, build_warning, select_errors, suggest_name
+from nexusform.diagnostics.diagnostic import Diagnostic, select_errors
 from nexusform.placements.vm_demands import PoolDemand, VmDemand
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.vm_planning.site_plans import SitePlan
@@ -49,21 +48,6 @@ def lint_plan(
         sites = {site_id: LintSite(site.id, site.machines) for site_id, site in sites.items()}
     lint_input = LintInput(pools, sites, skus, includes_costless=everything)
     return run_rules(lint_input, configuration.settings.ignored_rules, literal_only=literal_only)
-
-
-def find_unknown_rules(configuration: Configuration) -> list[Diagnostic]:
-    """Return warnings about ignored rules that do not exist, in comments and in the `lint` block."""
-    places = list(configuration.settings.ignored_rules.items())
-    problems: list[Diagnostic] = []
-    for source in configuration.files.values():
-        for span, ids in list_ignore_comments(source):
-            places += [(rule_id, span) for rule_id in sorted(ids) or [""]]  # "": the comment has no id
-    for rule_id, span in places:
-        if rule_id not in RULE_IDS:
-            subject = f'There is no lint rule "{rule_id}".' if rule_id else "This comment names no lint rule."
-            detail = f"{subject}{suggest_name(rule_id, RULE_IDS)} Rules: {', '.join(RULE_IDS)}."
-            problems.append(build_warning("unknown-lint-rule", detail, span))
-    return problems
 
 
 def _build_lint_site(site: SitePlan, evaluated_pools: Collection[tuple[str, str]]) -> LintSite:
