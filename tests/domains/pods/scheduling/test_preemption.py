@@ -6,6 +6,7 @@ from collections import Counter
 from random import Random
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 
 from nexusform.domains.pods.scheduling.cluster_records import (
@@ -22,6 +23,7 @@ from nexusform.domains.pods.scheduling.cluster_records import (
 )
 from nexusform.domains.pods.scheduling.pod_orders import ArrivalOrder
 from nexusform.domains.pods.scheduling.pod_prediction import predict
+from nexusform.domains.pods.scheduling.preemption import find_drain_obstacles
 from nexusform.domains.pods.scheduling.scheduling_session import SchedulingSession
 from nexusform.kubernetes.matching import Taint, Toleration, build_label_selector
 from tests.domains.pods.scheduling import brute_force
@@ -135,6 +137,15 @@ def test_budget_changes_the_choice() -> None:
     # A budget with an empty selector protects no pod from preemption.
     everybody = PodDisruptionBudget("default", "all", build_label_selector(), min_available="100%")
     assert predict_changes(Cluster("k", two, budgets=(everybody,)), pods, *works)["high-0"][0] == "n0"
+
+
+@pytest.mark.parametrize(("minimum", "is_protected"), [("0", False), ("1", True), ("2", True)])
+def test_workload_is_protected_unless_its_budget_allows_to_evict_all_pods(minimum: str, *, is_protected: bool) -> None:
+    pods = build_existing_pods(build_spec("web", 1000, 1), ("n0", 1), ("n1", 2))
+    budget = PodDisruptionBudget("default", "web", build_label_selector({"app": "web"}), min_available=minimum)
+    obstacles = find_drain_obstacles([budget], pods, {"n0"})
+    assert obstacles.protected_workloads == ((pods[0].workload,) if is_protected else ())
+    assert obstacles.budgets == (("default/web",) if minimum == "2" else ())
 
 
 def test_non_preempting_and_equal_priority_pods_wait() -> None:
