@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -166,6 +167,19 @@ def test_deletion_waits_for_what_the_export_shows(capsys: pytest.CaptureFixture[
     VMS.unlink()
     _, out = run_command(capsys, "destroy", "-auto-approve")
     assert "jump is removed is unknown: the export in export has no complete list of its kind." in out
+
+
+def test_certainty_is_unknown_without_all_vms(capsys: pytest.CaptureFixture[str]) -> None:
+    import_site(capsys)
+    VMS.unlink()
+    text = Path("site.nf.hcl").read_text()
+    changed = re.sub(r'("sys-pool1" \{\s+count += )2', r"\g<1>3", text)
+    assert changed != text
+    Path("site.nf.hcl").write_text(changed)
+    code, out = run_command(capsys, "plan", "-fail-on=certainty:0,moved:0", "-samples=20")
+    assert code == 1, out
+    assert "unknown: certainty:0: certainty is unknown because data is missing (see the warnings)" in out
+    assert "passed moved:0" in out
 
 
 @pytest.mark.parametrize("path", [VMS, CLUSTERS])

@@ -58,8 +58,9 @@ def test_rollout_deletes_old_pods_where_most_pods_of_both_templates_run() -> Non
     change = build_workload("Deployment", "web", build_pod_spec("app:2", 1000), replicas=5, strategy=_SURGE)
     outcomes = [outcome for _, outcome in predict_story([*nodes, *pods], [change])]
     assert sorted(outcome.node for outcome in outcomes) == ["n0", "n0", "n0", "n1", "n2"]
-    certain = sorted(outcome.node for outcome in outcomes if outcome.is_certain)
-    assert certain in (["n0", "n0", "n2"], ["n0", "n2"], ["n0", "n0"], ["n0"])
+    certain = [outcome.node for outcome in outcomes if outcome.is_certain]
+    assert "n1" not in certain
+    assert certain.count("n0") < 3
 
 
 def test_scaled_deployment_with_a_stuck_template_keeps_the_ready_pods() -> None:
