@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
+from shlex import quote
 
 from msgspec.structs import replace
 
@@ -25,7 +26,7 @@ from nexusform.domains.fleet.workflow.placement_reasons import (
 )
 from nexusform.domains.pods.pod_kind import POD
 from nexusform.interfaces.plugins import PlanningKind
-from nexusform.json_data.plain_data import get_text, get_value_at_path
+from nexusform.json_data.plain_data import get_list, get_text, get_value_at_path
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.plan_request import PlanRequest
 from nexusform.planning.planner import make_plan
@@ -168,6 +169,22 @@ def describe_unknown_nodes(result: PlanResult, fleet: PlannedFleet, pattern: Add
     )
 
 
+def _name_selecting_placements(
+    result: PlanResult, fleet: PlannedFleet, pattern: AddressPattern
+) -> tuple[tuple[PodPlacementReason, ...], list[Diagnostic]] | None:
+    """Build an error with the placements that select objects of the manifests at `pattern`; None without any."""
+    manifests = [change.after for change in result.plan.changes if pattern.is_match(change.address)]
+    objects = [item for manifest in manifests for item in get_list(manifest, "objects")]
+    identities = {(item["group"], item["kind"], item["namespace"], item["name"]) for item in objects}
+    placements = fleet.outcome.placements.items()
+    selecting = [key for key, plan in placements if identities & {item.identity for item in plan.selection.manifests}]
+    if not selecting:
+        return None
+    commands = "".join(f"\n    nexusform explain {quote(str(address))}" for address in selecting[:_MAX_NAMES])
+    text = f"{pattern} has no pods of its own: placements select its objects. Run:\n{commands}"
+    return (), [*select_errors(result.diagnostics), build_error("nothing-to-explain", text)]
+
+
 def explain_fleet(request: PlanRequest, pattern: AddressPattern, name: str) -> DomainAnswer | None:
     """Explain placements, members, and pods of placements and manifests; None for an address without any."""
     kind = request.registries.get_kind(pattern.type)
@@ -184,7 +201,7 @@ def explain_fleet(request: PlanRequest, pattern: AddressPattern, name: str) -> D
         reasons, errors = explained
         answers = tuple((build_placement_report(item), build_placement_document(item)) for item in reasons)
         return DomainAnswer(answers, tuple(errors), allows_errors=True)
-    pods = explain_pods(planned, fleet, pattern, name)
+    pods = explain_pods(planned, fleet, pattern, name) or _name_selecting_placements(planned, fleet, pattern)
     if pods is None:
         return None
     pod_answers, errors = pods

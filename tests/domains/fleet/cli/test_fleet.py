@@ -297,6 +297,15 @@ def test_explain_of_member_lists_every_placement(nf: Callable[..., Told]) -> Non
     assert "No placement selects a: the configuration has none." in " ".join(told.split())
 
 
+def test_explain_of_manifest_names_the_placements_that_select_its_objects(nf: Callable[..., Told]) -> None:
+    code, _, told = nf(FLEET + ENVELOPE, "explain", "fleet_hub_manifest.web", "web-0")
+    assert code == 1
+    assert "placements select its objects" in " ".join(told.split())
+    assert f"    nexusform explain {WEB}\n" in told
+    apart = (FLEET + ENVELOPE).replace('kind    = "Namespace"', 'kind    = "ClusterRole"')
+    assert WEB not in nf(apart, "explain", "fleet_hub_manifest.web")[2]
+
+
 def test_unexplained_address_is_reported(nf: Callable[..., Told], monkeypatch: pytest.MonkeyPatch) -> None:
     apply_completely(nf, FLEET + ENVELOPE)
     monkeypatch.setattr("nexusform.workflow.object_explanation._EXPLAINERS", {})
