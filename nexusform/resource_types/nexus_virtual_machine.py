@@ -134,8 +134,8 @@ def _build_hints(attributes: Mapping[str, Any], context: ResourceContext) -> tup
             continue
         machines, racks = target_locations
         is_affinity = hint["hint_type"] == "Affinity"
-        if is_affinity and not machines:
-            continue  # the target has no location to be near to
+        if is_affinity and not racks:
+            continue  # the target has no location to be near to; a rack has one, even without machines
         hints.append(
             Hint(
                 is_affinity=is_affinity,

@@ -32,16 +32,18 @@ class HintTargets:
     def __init__(self, inventory: PlanInventory) -> None:
         """Index the machines and racks by id, as targets of hints. Objects with VMs are added later."""
         self._hosts: dict[str, site_plans.Targets] = {}  # (machine names, rack names) by id
+        names_by_rack: dict[str, set[str]] = {}  # of machines with a block of their own, by rack id
+        for offer in inventory.machines.values():
+            machine = offer.machine
+            self._hosts[f"{offer.rack_id}/{machine.name}"] = (frozenset({machine.name}), frozenset({machine.rack}))
+            names_by_rack.setdefault(offer.rack_id, set()).add(machine.name)
         for rack in inventory.racks.values():
             rack_name = frozenset({rack.name})
-            machine_names: set[str] = set()
+            machine_names = names_by_rack.get(rack.id, set())
             for machine in rack.machines:
                 machine_names.add(machine.name)
                 self._hosts[f"{rack.id}/{machine.name}"] = (frozenset({machine.name}), rack_name)
             self._hosts[rack.id] = (frozenset(machine_names), rack_name)
-        for offer in inventory.machines.values():
-            machine = offer.machine
-            self._hosts[f"{offer.rack_id}/{machine.name}"] = (frozenset({machine.name}), frozenset({machine.rack}))
         self._objects: dict[str, VmObject] = {}  # by id
         self._hints_by_target: dict[str, dict[Address, list[_ConfiguredHint]]] = {}  # by id, then by owner of the hint
 

@@ -230,6 +230,24 @@ def build_occupied_machine(name: str, cpus: int, memory: int, more: str = "") ->
     return f'occupied {{\n name = "{name}"\n cpu_cores = {cpus}\n memory_gib = {memory}\n {more}\n}}\n'
 
 
+def test_affinity_to_a_rack_counts_machines_with_blocks() -> None:
+    racks = SITE + "".join(
+        f'resource "nexus_rack" "r{number}" {{\n site_id = nexus_site.s.id\n machine_count = 0\n}}\n'
+        for number in (1, 2)
+    )
+    machines = "".join(
+        build_machine("", rack=f"nexus_rack.r{number}.id").replace('"m"', f'"m{number}"') for number in (1, 2)
+    )
+    for number in (1, 2):
+        for scope in ("Rack", "Machine"):
+            hint = build_hint("Affinity", f"nexus_rack.r{number}.id", "Hard", scope)
+            assert list_places(build_state(racks + machines + build_vm("v", hint)))["v"][0] == f"m{number}"
+    to_empty_rack = build_vm("v", build_hint("Affinity", "nexus_rack.r2.id", "Hard", "Rack"))
+    first_machine = build_machine("", rack="nexus_rack.r1.id")
+    (problem,) = list_errors(plan(racks + first_machine + to_empty_rack))
+    assert "on the same rack as s/r2" in problem.detail
+
+
 def test_occupied_capacity_is_not_allocated() -> None:
     alone = SITE + 'resource "nexus_rack" "r" {\n site_id = nexus_site.s.id\n machine_count = 0\n}\n'
     rack = "nexus_rack.r.id"
