@@ -49,6 +49,11 @@ _MODE_LABEL: Final = ("kubernetes.azure.com/mode", "system")
 _REASON_LABEL: Final = "the label of its nodes"
 _REASON_MINIMUM: Final = "a cluster has at least one"
 _PLATFORM_DOMAINS: Final = ("kubernetes.io", "k8s.io", "kubernetes.azure.com")  # of labels set by the platform
+_HINT_VALUES: Final = {
+    "hintType": ("Affinity", "AntiAffinity"),
+    "schedulingExecution": ("Hard", "Soft"),
+    "scope": ("Machine", "Rack"),
+}
 _PAGE_SIZES: Final = ("2M", "1G")  # values of the API, the default first
 
 
@@ -540,13 +545,22 @@ def read_virtual_machines(items: Iterable[ArmItem]) -> list[ListedVm]:
             id=item.read_text("id", name),
             shape=AzVmSize(cores, memory, local_disk, numa_cells=1),
             placement=None,
-            hints=tuple(map(_read_hint, item.read_objects("placementHints"))),
+            hints=tuple(_read_hints(item)),
             created_at=read_creation_time(item),
         )
         vms.append(ListedVm(vm, item.read_text("bareMetalMachineId", ""), item))
     return vms
 
 
-def _read_hint(item: ArmItem) -> AzHint:
-    """Read a placement hint; the names are in the order of its fields."""
-    return AzHint(*(item.read_text(name, "") for name in ("hintType", "resourceId", "schedulingExecution", "scope")))
+def _read_hints(item: ArmItem) -> Iterator[AzHint]:
+    """Yield the placement hints of a VM. Report and skip those with other values: the API returns an empty scope."""
+    for hint in item.read_objects("placementHints"):
+        values = {name: hint.read_text(name, "") for name in _HINT_VALUES}
+        unknown_names = [name for name, value in values.items() if value not in _HINT_VALUES[name]]
+        for name in unknown_names:
+            allowed = " or ".join(f'"{value}"' for value in _HINT_VALUES[name])
+            detail = f'"{values[name]}" is not {allowed}: the placement hint is ignored.'
+            hint.report(name, "hint-not-imported", detail, Severity.WARNING)
+        if not unknown_names:
+            execution = values["schedulingExecution"]
+            yield AzHint(values["hintType"], hint.read_text("resourceId", ""), execution, values["scope"])

@@ -275,6 +275,15 @@ class TestWorkloads:
         _, findings = read_documents(kubernetes_clusters=[build_cluster(*many)])
         assert [(f.id, f.severity) for f in findings] == [("overcommitted-machine", Severity.WARNING)]
 
+    def test_hint_with_another_value_is_skipped_and_reported(self) -> None:
+        hint = {"hintType": "Affinity", "resourceId": "/x/racks/r1", "schedulingExecution": "Hard", "scope": "Rack"}
+        hints = [hint, {**hint, "scope": ""}, {**hint, "schedulingExecution": "Firm"}]
+        inventory, findings = read_documents(virtual_machines=[build_vm("v", "m1", placementHints=hints)])
+        (vm,) = inventory.virtual_machines
+        assert [kept.scope for kept in vm.hints] == ["Rack"]
+        places = [(finding.severity, finding.path[-2:]) for finding in findings]
+        assert places == [(Severity.WARNING, (1, "scope")), (Severity.WARNING, (2, "schedulingExecution"))]
+
     def test_vm_on_unlisted_machine_is_a_warning(self) -> None:
         inventory, (finding,) = read_documents(virtual_machines=[build_vm("v", "m9")])
         assert inventory.virtual_machines[0].placement is None
