@@ -99,8 +99,8 @@ class PlanPredictionInput(Struct, frozen=True):
 
 
 class _SiteComparison(Struct, frozen=True):
-    """Site before and after the changes: objects by address, addresses by reference, name in the other tool
-    by new address, and execution order of changes.
+    """Site before and after the changes: objects by address, addresses by reference, name in messages (file and
+    name of the other tool) by new address, and execution order of changes.
     """
 
     before: Mapping[Address, ImportedSiteObject]
@@ -192,7 +192,8 @@ def _build_predicted_project(
     problems += map(convert_problem, dict.fromkeys([*findings, *change_findings]))  # findings of both reads once
     if has_errors(problems):
         return PlanPredictionInput(project=None, diagnostics=tuple(problems))
-    comparison = _compare_sites(current_sites, changed_sites, changed_items, scheduler)
+    plan_file = changes[0].file if changes else ""  # all changes are from one file
+    comparison = _compare_sites(current_sites, changed_sites, changed_items, scheduler, plan_file)
     # The temporary directory is trusted; confined files were read before.
     project, project_problems = _build_project(replace(location, confinement=UNCONFINED), comparison, inventory.name)
     problems += project_problems
@@ -227,9 +228,10 @@ def _compare_sites(
     changed_sites: Sequence[AzSite],
     changed_items: ResourcesAfterChanges,
     scheduler: SchedulerSettings,
+    plan_file: str,
 ) -> _SiteComparison:
     """Compare the objects of the sites before and after the changes of another tool's plan. New objects have the names
-    of the other tool; new pools come from `changed_items`.
+    of the other tool; new pools come from `changed_items`. `plan_file` is the name of the plan in messages.
     """
     before = {(item.type, item.id): _convert_for_simulation(item, scheduler) for item in _list_objects(current_sites)}
     changed = {(item.type, item.id): item for item in _list_objects(changed_sites)}
@@ -251,7 +253,8 @@ def _compare_sites(
         before={addresses[reference]: item for reference, item in before.items()},
         after={addresses[reference]: item for reference, item in after.items()},
         addresses=addresses,
-        tool_names={addresses[reference]: tool_name for reference, tool_name in new_names.items()},
+        # The line of an error is in the HCL of the object, not in the plan.
+        tool_names={addresses[reference]: f"{plan_file} ({name}, as HCL)" for reference, name in new_names.items()},
         order=tuple(addresses[by_arm_id[key]] for key in changed_items.affected_ids if by_arm_id.get(key) in after),
     )
 
@@ -328,7 +331,7 @@ def _build_project(
 
 
 def _render_configuration_files(comparison: _SiteComparison, inventory: str) -> list[SourceFile]:
-    """Render existing objects as one file (`inventory`), and each new one as a file under its name in the other tool.
+    """Render existing objects as one file (`inventory`), and each new one as a file of its name in messages.
     `depends_on` keeps the execution order.
     """
     types = build_registries().resource_types
@@ -345,7 +348,7 @@ def _render_configuration_files(comparison: _SiteComparison, inventory: str) -> 
             new_files[address] = SourceFile(comparison.tool_names[address], text)
         else:
             existing_blocks.append(text)
-    return [SourceFile(inventory, "\n".join(existing_blocks)), *new_files.values()]
+    return [SourceFile(f"{inventory} (as HCL)", "\n".join(existing_blocks)), *new_files.values()]
 
 
 def _compute_dependencies(comparison: _SiteComparison) -> dict[Address, list[Address]]:
