@@ -201,7 +201,7 @@ _ALL: Final = (
         placement_maps={"workloads": "pod"},
         diagnostic_traits={
             "unsatisfiable-pod-anti-affinity": DiagnosticTraits(cause="waiting"),
-            "deprecated-envelope": DiagnosticTraits("advice", "document"),
+            "ignored-envelope": DiagnosticTraits(cause="document"),
             "unknown-volume-limits": _NOTE,
             "pods-not-created": DiagnosticTraits(cause="rollout"),
             "pods-not-predicted": _NOTE,

@@ -20,8 +20,8 @@ from nexusform.json_data.plain_data import get_mapping
 from nexusform.kubernetes.quantity import MAX_INT32
 
 INVALID: Final = "invalid-kubernetes-manifest"
-DEPRECATED: Final = "deprecated-envelope"
-ENVELOPE_ANNOTATION: Final = "kubernetes-fleet.io/envelope-configmap"
+_IGNORED_ENVELOPE: Final = "ignored-envelope"
+_ENVELOPE_ANNOTATION: Final = "kubernetes-fleet.io/envelope-configmap"
 ENVELOPE_KINDS: Final = frozenset({"ClusterResourceEnvelope", "ResourceEnvelope"})
 MAX_ENVELOPE_OBJECTS: Final = 50
 _ENVELOPE_KEYS: Final = frozenset({"apiVersion", "kind", "metadata", "data", "status"})
@@ -147,29 +147,29 @@ def list_envelope_problems(envelope: Manifest) -> Iterator[Problem]:
 
 
 def unwrap_envelopes(manifests: Iterable[Manifest]) -> ParsedManifests:
-    """Return the objects as applied to members, each envelope replaced by its content, and findings about it."""
+    """Return the objects as applied to members, each envelope replaced by its content, and findings about it. A
+    ConfigMap envelope of older versions is applied as a ConfigMap: KubeFleet ignores its annotation since May 2025.
+    """
     objects: list[Manifest] = []
     findings: list[Problem] = []
     for manifest in manifests:
         if is_envelope(manifest):
-            reader = _ManifestReader(manifest.file, findings=[])
+            reader = _ManifestReader(manifest.file, findings)
             for key, item in get_mapping(manifest.body, "data").items():
                 reader.add_document(YamlDocument(item, manifest.find_position("data", key)))
-            content = ParsedManifests(tuple(reader.manifests), tuple(reader.findings))
-        elif is_configmap_envelope(manifest):
-            content = _unwrap_configmap(manifest)
-        else:
-            objects.append(manifest)
+            objects += reader.manifests
             continue
-        objects += content.manifests
-        findings += content.findings
+        objects.append(manifest)
+        annotations = get_mapping(manifest.body, "metadata", "annotations")
+        if (manifest.group, manifest.kind) == ("", "ConfigMap") and _ENVELOPE_ANNOTATION in annotations:
+            detail = (
+                f"{manifest.title} is no longer an envelope: KubeFleet ignores its annotation {_ENVELOPE_ANNOTATION}. "
+                "Members get the ConfigMap, and none of the objects in it. Write a ResourceEnvelope instead."
+            )
+            findings.append(
+                build_problem(manifest.file, manifest.position, _IGNORED_ENVELOPE, detail, Severity.WARNING)
+            )
     return ParsedManifests(tuple(objects), tuple(findings))
-
-
-def is_configmap_envelope(manifest: Manifest) -> bool:
-    """Return whether a ConfigMap is an envelope of the older form."""
-    annotations = get_mapping(manifest.body, "metadata", "annotations")
-    return (manifest.group, manifest.kind) == ("", "ConfigMap") and ENVELOPE_ANNOTATION in annotations
 
 
 def is_fleet_group(group: str) -> bool:
@@ -317,19 +317,6 @@ def _resolve_namespace(group: str, kind: str, namespace: str | None) -> str:
     # Groups of Kubernetes itself: "apps", "networking.k8s.io".
     is_built_in = "." not in group or group.endswith(".k8s.io")
     return namespace or ("default" if is_built_in else "")
-
-
-def _unwrap_configmap(envelope: Manifest) -> ParsedManifests:
-    """Return the objects of an obsolete ConfigMap envelope, parsed from its texts, and a warning about it."""
-    detail = f"{envelope.title} is an envelope of the obsolete kind; write a ResourceEnvelope instead."
-    findings = [build_problem(envelope.file, envelope.position, DEPRECATED, detail, Severity.WARNING)]
-    objects: list[Manifest] = []
-    for key, text in get_mapping(envelope.body, "data").items():
-        if isinstance(text, str):
-            content = parse_manifests(f"{envelope.file}:{key}", text)
-            objects += content.manifests
-            findings += content.findings
-    return ParsedManifests(tuple(objects), tuple(findings))
 
 
 _EMPTY: Final[Mapping[str, Any]] = {}

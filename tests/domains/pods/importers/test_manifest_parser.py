@@ -145,14 +145,14 @@ data:
 """
 
 
-def test_configmap_envelope_is_unwrapped_with_a_warning() -> None:
-    reading = parse_manifests("m.yaml", CONFIGMAP)
-    assert [m.kind for m in reading.manifests] == ["ConfigMap"]
-    inner = unwrap_envelopes(reading.manifests)
-    assert [m.title for m in inner.manifests] == ["Deployment shop/web", "ResourceQuota shop/q"]
-    (finding,) = inner.findings
-    assert (finding.severity.value, finding.line) == ("warning", 1)
-    assert "write a ResourceEnvelope instead" in finding.detail
+def test_configmap_envelope_is_kept_with_a_warning() -> None:
+    for text in (CONFIGMAP, CONFIGMAP[: CONFIGMAP.index("\ndata:")] + "\ndata: {fielda: one}\n"):
+        manifests = parse_manifests("m.yaml", text).manifests
+        inner = unwrap_envelopes(manifests)
+        assert inner.manifests == manifests
+        (finding,) = inner.findings
+        assert (finding.severity.value, finding.line) == ("warning", 1)
+        assert "Write a ResourceEnvelope instead" in finding.detail
 
 
 def test_envelope_object_is_unwrapped() -> None:
