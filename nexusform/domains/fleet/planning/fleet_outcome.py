@@ -321,7 +321,9 @@ def _warn_missing_namespace(placement: PlacementPlan, namespaces: Mapping[str, s
 
 
 def _warn_unscheduled_placement(placement: PlacementPlan, iterations: PlacementIterations) -> Iterator[Diagnostic]:
-    """Warn if there are no members, scheduling stops, or too few clusters are eligible, in this order of precedence."""
+    """Warn if there are no members, scheduling stops, or too few clusters are eligible (PickAll: none). The first of
+    these takes precedence.
+    """
     if not iterations.member_list.members:
         text = (
             f"No fleet_member_cluster is declared, so {placement.key} is placed on no cluster. "
@@ -336,13 +338,19 @@ def _warn_unscheduled_placement(placement: PlacementPlan, iterations: PlacementI
         text = f"The scheduler stops{location}: {placement.scheduling.abort.message}. Existing bindings are kept."
         yield _build_warning(placement, "scheduling-stopped", text)
         return
-    status = placement.scheduling.status
-    if status is None or status.is_fulfilled:  # None: no cycle ran in this plan
+    status, placement_type = placement.scheduling.status, placement.spec.configuration.placement_type
+    if status is None:  # no cycle ran in this plan
+        return
+    if status.is_fulfilled:
+        if placement_type is PlacementType.PICK_ALL and not placement.bindings:
+            members = format_count(len(iterations.member_list.members), "member cluster")
+            text = f"The policy of {placement.key} selects none of {members}. For the hub this is no error."
+            yield _build_warning(placement, "no-selected-cluster", text, summary=f"selects none of {members}")
         return
     decisions, message = status.unselected_decisions, status.condition.message
     reasons = [f"{decision.cluster}: {decision.reason}" for decision in decisions]
     text = "\n  - ".join([f"{message[:1].upper()}{message[1:]}.", *reasons])
-    is_fixed = placement.spec.configuration.placement_type is PlacementType.PICK_FIXED  # reasons name its clusters
+    is_fixed = placement_type is PlacementType.PICK_FIXED  # reasons name its clusters
     summary = format_first_items([decision.reason for decision in decisions], 2, "; ") if is_fixed else ""
     yield _build_warning(placement, "unfulfilled-placement", text, summary=summary)
 

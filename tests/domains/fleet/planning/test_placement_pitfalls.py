@@ -178,3 +178,12 @@ def test_warning_names_clusters_that_do_not_exist() -> None:
     result = require_success(plan(build_fleet(a="", b="") + build_placement(policy)))
     (warning,) = [each for each in result.diagnostics if each.id == "unfulfilled-placement"]
     assert warning.brief == 'p: Specified cluster "bb" is not found'
+
+
+def test_pick_all_without_eligible_clusters_is_reported() -> None:
+    tainted = 'taint {\nkey = "k"\n}'
+    result = require_success(plan(build_fleet(a=tainted, b=tainted) + build_placement()))
+    (warning,) = [each for each in result.diagnostics if each.id == "no-selected-cluster"]
+    assert warning.brief == "p: selects none of 2 member clusters"
+    with_one = require_success(plan(build_fleet(a=tainted, b="") + build_placement()))
+    assert "no-selected-cluster" not in {each.id for each in with_one.diagnostics}
