@@ -56,7 +56,7 @@ def read_vnf(sources: VnfSourceDocuments) -> ParsedVnf:
     findings = list(chain.from_iterable(document_notes.findings for document_notes in notes.values()))
     if not vnf.vdus and not has_errors(findings):
         name = VNFD if sources.vnfd is not None else BASE_HOT
-        detail = "no VDU found: no Vdu.Compute node and no OS::Nova::Server."
+        detail = "no VDU found: no Vdu.Compute node and no OS::Nova::Server. A CNF has pods: use fleet_hub_manifest."
         findings.append(build_problem(name, TextPosition(1, 1), INVALID_DOCUMENT, detail))
     return ParsedVnf(vnf, tuple(findings))
 

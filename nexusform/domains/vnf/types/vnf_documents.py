@@ -314,10 +314,12 @@ def build_missing_size_problem(vdu: Vdu, vcpus: int | None, memory: float | None
     """Return the problem of a VDU without size."""
     sizes = {"vCPUs": vcpus, "memory": memory}
     missing_text = " and no ".join(name for name, size in sizes.items() if size is None)
+    # VDUs of a CNF have neither size nor image: Tacker creates pods for them.
+    advice = "" if vdu.flavor or vdu.image else " If it is a container (CNF), plan its pods with fleet_hub_manifest."
     flavor = f', or a resource nexus_vm_sku called "{vdu.flavor}", as its flavor' if vdu.flavor else ""
     detail = (
         f'The documents define no {missing_text} for the VDU "{vdu.name}" ({vdu.origin}). Add a '
-        f'block vdu "{vdu.name}" with vm_sku_name, or with vcpus and memory_gib{flavor}.'
+        f'block vdu "{vdu.name}" with vm_sku_name, or with vcpus and memory_gib{flavor}.{advice}'
     )
     return Problem(("vdu", vdu.name), "vdu-without-size", detail)
 

@@ -378,6 +378,12 @@ class TestFlavors:
         (error,) = list_errors(plan(files))
         assert error.summary == "VDU without size"
         assert 'nexus_vm_sku called "m1.tiny"' in error.detail
+        assert "CNF" not in error.detail
+        vdu = {"type": "tosca.nodes.nfv.Vdu.Compute", "properties": {"name": "pods", "description": ""}}
+        topology = {"node_templates": {"pods": vdu}}
+        vnfd = {"tosca_definitions_version": "tosca_simple_yaml_1_2", "topology_template": topology}
+        (error,) = list_errors(plan(build_configuration({"vnfd": yaml.safe_dump(vnfd)})))
+        assert "If it is a container (CNF), plan its pods with fleet_hub_manifest." in error.detail
         sku = {"name": "m1.tiny", "vcpus": 2, "memory_gib": 4, "emulator_vcpus": 0, "numa_cells": 1}
         files["main.nf.json"]["resource"]["nexus_vm_sku"] = {"tiny": sku}
         result = require_success(plan(files))
