@@ -72,6 +72,7 @@ _SUMMARIES: Final[Mapping[str, str]] = {
     "self-referential-block": "Self-referential block",
     "sensitive-value-decides": "Sensitive value decides a placement",
     "separation": "Separation rule does not hold",
+    "separation-unknown": "Separation rule is not checked completely",
     "shared-machine": "shared-machine: VMs of one cluster share a machine",
     "site-no-longer-declared": "A site is no longer declared",
     "sites-apply-already-started": "Apply of sites already started",

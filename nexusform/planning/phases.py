@@ -27,7 +27,7 @@ from nexusform.state.objects import InstanceState, State
 
 
 class ScheduledPod(Struct, frozen=True):
-    """Workload of a domain (a pod) and its VM (cluster id and node name)."""
+    """Workload of a domain (a pod) and its VM (cluster id and node name; "" if the nodes are unknown)."""
 
     cluster_id: str
     node: str
@@ -35,6 +35,7 @@ class ScheduledPod(Struct, frozen=True):
     name: str
     labels: Mapping[str, str]
     trigger: str = ""
+    is_certain: bool = True
 
 
 Instances: TypeAlias = Mapping[Address, Instance]

@@ -389,10 +389,9 @@ class PlanInputs(Struct, frozen=True):
 
 
 class SeparationViolation(Struct, frozen=True):
-    """One piece of hardware shared by two groups of a separation rule. `rack` and `machine` are "" if the
-    rule's scope is wider. `members` are the VMs and pods there, in placement order; `violating_member` is the
-    first of a second group, `trigger` the trigger of its placement ("" = it exists already) and `reason` the
-    reason for this location. `sample` is the seed of the sample with the violation, None = the plan itself.
+    """Hardware shared by two groups of a separation rule; `rack`, `machine` may be "". `members` are the VMs and pods
+    there, in placement order; `violating_member` is the first of a second group, `trigger` that of its placement ("":
+    it exists already), `reason` the one for this location. `sample`: seed of the violated sample, None = the plan.
     """
 
     site_id: str
@@ -406,9 +405,9 @@ class SeparationViolation(Struct, frozen=True):
 
 
 class SeparationVerdict(Struct, frozen=True):
-    """Verdict on a separation rule. `satisfied` is "always", "sometimes" or "never" over the plan and
-    `sample_count` samples; it is met in `satisfied_count` of the samples (without the plan). `violations` are
-    those of the plan, or of the first sample with a violation.
+    """Verdict on a separation rule. `satisfied` is "always", "sometimes" or "never" over the plan and `sample_count`
+    samples, of which `satisfied_count` meet it. `violations` are those of the plan, or of the first sample with one.
+    Without any, it is "unknown" if there are `unchecked` members: a reason for each kind.
     """
 
     address: Address
@@ -418,6 +417,7 @@ class SeparationVerdict(Struct, frozen=True):
     violations: tuple[SeparationViolation, ...] = ()
     sample_count: int = 0
     satisfied_count: int = 0
+    unchecked: tuple[str, ...] = ()
 
 
 class NumaSampling(Struct, frozen=True):

@@ -26,7 +26,7 @@ _SELECTOR: Final = NestedBlock(
         }
     ),
     Nesting.SINGLE,
-    "Pods by label and namespace, on every cluster with known nodes.",
+    "Pods by label and namespace: of the configuration, and those read by data kubernetes_nodes.",
     max_items=1,
 )
 

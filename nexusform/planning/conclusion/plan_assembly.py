@@ -30,7 +30,7 @@ from nexusform.planning.instances.block_planner import BlockPlanner
 from nexusform.planning.instances.instance import UNKNOWN_PLACEMENT
 from nexusform.planning.modules import root_outputs
 from nexusform.planning.name_resolution.name_evaluation import UNKNOWN_REPETITION, Evaluation
-from nexusform.planning.phases import DomainPhasesResult, load_used_phases
+from nexusform.planning.phases import DomainPhasesResult, ScheduledPod, load_used_phases
 from nexusform.planning.plan_request import PlanRequest
 from nexusform.planning.preparation.planning_order import PlanningOrder
 from nexusform.planning.preparation.prior_state import PriorState
@@ -436,8 +436,11 @@ def _validate_plan(
         return PlanValidation(all_diagnostics, failures.unplaced)
     from nexusform.planning.verdicts.separation_rules import evaluate_rules
 
-    workloads = list(chain.from_iterable(domain.list_workloads() for domain in outcome.contributions))
-    rules = evaluate_rules(instances.values(), outcome.objects, outcome.sites, certainty, workloads)
+    def list_pods() -> Iterator[ScheduledPod]:
+        """Yield the pods after the plan."""
+        return chain.from_iterable(domain.list_workloads() for domain in outcome.contributions)
+
+    rules = evaluate_rules(instances.values(), outcome.objects, outcome.sites, certainty, list_pods)
     all_diagnostics += rules.diagnostics
     return PlanValidation(all_diagnostics, failures.unplaced, tuple(rules.verdicts), tuple(rules.open_rules))
 

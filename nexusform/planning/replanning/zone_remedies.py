@@ -325,8 +325,6 @@ def _format_zones(zones: Sequence[str]) -> str:
 def _format_cost(moved_count: int, plan: Plan) -> str:
     """Format the cost of a remedy: the number of re-created VMs, and the `deny` rules it leaves violated."""
     open_rules = [
-        str(rule.address)
-        for rule in plan.separation_verdicts
-        if rule.enforcement == "deny" and rule.satisfied != "always"
+        str(rule.address) for rule in plan.separation_verdicts if rule.enforcement == "deny" and rule.violations
     ]
     return format_replacement_cost(moved_count) + enclose(" ", ", ".join(open_rules), " would still be violated.")

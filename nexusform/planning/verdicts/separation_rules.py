@@ -2,14 +2,23 @@
 rule moves no VM. It is evaluated on the placements after the plan; VMs placed by it are looked up in each sample.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import chain
 from typing import Any, Final
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity, has_errors, suggest_name
-from nexusform.diagnostics.phrases import compute_natural_sort_key, enclose, format_first_items, select_word_form
+from nexusform.diagnostics.phrases import (
+    compute_natural_sort_key,
+    enclose,
+    format_count,
+    format_first_items,
+    select_word_form,
+)
 from nexusform.interfaces.plugins import PlanningKind
 from nexusform.json_data.plain_data import Path, get_list, get_mapping
 from nexusform.placements.vm_demands import NO_DEMAND, PoolDemand
@@ -21,9 +30,10 @@ from nexusform.planning.vm_planning.vm_object import VmKey, VmObject
 from nexusform.plans.plan import SeparationVerdict, SeparationViolation
 from nexusform.resources.address import Address
 from nexusform.scheduling.racks.uncertainty.certainty import Token
-from nexusform.scheduling.racks.vms import Placement
+from nexusform.scheduling.racks.vms import CONTROL_PLANE, Placement
 
 SEPARATION_VIOLATED: Final = "separation"
+_SEPARATION_UNKNOWN: Final = "separation-unknown"
 _PACKING_REASON: Final = "extra-large VMs are packed onto machines that run one of another cluster"
 _NAMED_LOCATIONS: Final = 5
 _NAMED_MEMBERS: Final = 4
@@ -50,6 +60,17 @@ class GroupMember(Struct, frozen=True):
     cluster: str
 
 
+class _RuleMembers(Struct):
+    """Members of each group of a rule, and its errors. With the index of their group: `unlocated_pods` are selected
+    pods without a known machine, `uncertain_pods` those that may get another node.
+    """
+
+    groups: list[tuple[GroupMember, ...]] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+    unlocated_pods: list[tuple[int, ScheduledPod]] = field(default_factory=list)
+    uncertain_pods: list[tuple[int, ScheduledPod]] = field(default_factory=list)
+
+
 class UnsatisfiedRule(Struct, frozen=True):
     """Rule with possible violations: input of the search for zone sets. `groups` are its members."""
 
@@ -71,29 +92,34 @@ def evaluate_rules(
     objects: Mapping[Address, VmObject],
     sites: Mapping[str, SitePlan],
     certainty: Mapping[str, SiteCertainty],
-    pods: Sequence[ScheduledPod] = (),
+    list_pods: Callable[[], Iterable[ScheduledPod]] = tuple,
 ) -> SeparationVerdicts:
-    """Evaluate every separation rule of a plan, in planning order."""
+    """Evaluate every separation rule of a plan, in planning order. `list_pods()` is called if a rule selects pods."""
     verdicts = SeparationVerdicts()
     rules = [
         instance
         for instance in instances
         if instance.type.kind is PlanningKind.SEPARATION_RULE and not (instance.is_removed or instance.is_invalid)
     ]
-    member_index = _MemberIndex(objects, sites, pods)
+    member_index = _MemberIndex(objects, sites, list_pods)
     outcomes = list(_iterate_sample_outcomes(certainty))  # the placements in each sample
     for instance in rules:
-        groups, problems = _build_groups(instance, member_index)
+        members = _collect_rule_members(instance, member_index)
+        problems = instance.build_diagnostics(members.problems)
         verdicts.diagnostics += problems
         if has_errors(problems):  # the groups are incomplete or overlap
             continue
-        verdict = _build_rule_verdict(instance, groups, outcomes)
+        verdict = _build_rule_verdict(instance, members, member_index, outcomes)
         verdicts.verdicts.append(verdict)
-        if verdict.satisfied != "always":  # violated in the plan or in some sample
+        if verdict.violations:  # in the plan or in some sample
             severity = Severity.ERROR if verdict.enforcement == "deny" else Severity.WARNING
             diagnostic = instance.build_diagnostic(Problem((), SEPARATION_VIOLATED, format_verdict(verdict), severity))
             verdicts.diagnostics.append(diagnostic)
-            verdicts.open_rules.append(UnsatisfiedRule(instance, verdict, groups))
+            verdicts.open_rules.append(UnsatisfiedRule(instance, verdict, tuple(members.groups)))
+        elif verdict.unchecked:
+            text = f"It is unknown whether {verdict.address} holds: {'; '.join(verdict.unchecked)}."
+            warning = Problem((), _SEPARATION_UNKNOWN, text, Severity.WARNING)
+            verdicts.diagnostics.append(instance.build_diagnostic(warning))
     return verdicts
 
 
@@ -108,12 +134,15 @@ class _MemberIndex:
     """Index of all VMs and pods after the plan, by the ids used in groups."""
 
     def __init__(
-        self, objects: Mapping[Address, VmObject], sites: Mapping[str, SitePlan], pods: Sequence[ScheduledPod]
+        self,
+        objects: Mapping[Address, VmObject],
+        sites: Mapping[str, SitePlan],
+        list_pods: Callable[[], Iterable[ScheduledPod]],
     ) -> None:
         """Index the VMs by cluster and pool, and their ranks: the order in which the plan places them."""
         self.clusters: dict[str, list[VmObject]] = {}  # by cluster id
         self.pools: dict[str, tuple[VmObject, PoolDemand]] = {}  # by pool id: the pool with its object
-        self.pods = pods
+        self._list_pods = list_pods
         self._ranks: dict[str, dict[Token, int]] = {}  # by site id and handle of a placed VM: number of its operation
         for site in sites.values():
             operations = enumerate(site.operations)  # the token is the handle; releases without one share the key None
@@ -128,6 +157,11 @@ class _MemberIndex:
             self.clusters.setdefault(cluster_id, []).append(vm_object)
             for pool in demand.pools:
                 self.pools[f"{cluster_id}/{pool.pool}"] = (vm_object, pool)
+
+    @cached_property
+    def _pods(self) -> tuple[ScheduledPod, ...]:
+        """All pods after the plan."""
+        return tuple(self._list_pods())
 
     def iterate_cluster(self, cluster_id: str) -> Iterator[GroupMember]:
         """Yield the VMs of a cluster, including its separate pools."""
@@ -159,12 +193,12 @@ class _MemberIndex:
                 member = replace(member, handle=handle, rank=ranks.get(handle, -1), trigger=vm_object.get_trigger(key))
             yield member
 
-    def select_pods(self, selector: Mapping[str, Any]) -> Iterator[GroupMember]:
-        """Yield the pods matched by a workload_selector, each located on its node."""
+    def select_pods(self, selector: Mapping[str, Any]) -> Iterator[tuple[ScheduledPod, GroupMember | None]]:
+        """Yield the pods matched by a workload_selector, each located on its node; None if its machine is unknown."""
         labels = get_mapping(selector, "match_labels").items()
         namespaces = set(get_list(selector, "namespaces"))
         cluster_vms: dict[str, dict[str, GroupMember]] = {}  # by cluster id and VM name, the name of its node
-        for pod in self.pods:
+        for pod in self._pods:
             in_namespace = not namespaces or pod.namespace in namespaces
             if not in_namespace or not labels <= pod.labels.items():
                 continue
@@ -173,23 +207,22 @@ class _MemberIndex:
             node_vm = cluster_vms[pod.cluster_id].get(pod.node)
             if node_vm is not None:  # its node has a machine
                 label = f"{pod.namespace}/{pod.name} on {node_vm.label}"
-                yield replace(node_vm, label=label, trigger=node_vm.trigger or pod.trigger)  # why either is placed
+                node_vm = replace(node_vm, label=label, trigger=node_vm.trigger or pod.trigger)  # why either is placed
+            yield pod, node_vm
 
 
-def _build_groups(
-    instance: Instance, member_index: _MemberIndex
-) -> tuple[tuple[tuple[GroupMember, ...], ...], list[Diagnostic]]:
-    """Return the members of each group of a rule, and the problems: one per group with a member of another group."""
-    problems: list[Problem] = []
-    groups = []
+def _collect_rule_members(instance: Instance, member_index: _MemberIndex) -> _RuleMembers:
+    """Return the members of each group of a rule, with an error per group with a member of another group."""
+    members = _RuleMembers()
     # A rule outside of -target keeps the arguments applied before.
     for index, values in enumerate(get_list(instance.argument_values, "group")):
-        groups.append(tuple(_iterate_group_members(values, member_index, ("group", index), problems)))
+        group = tuple(_iterate_group_members(values, member_index, ("group", index), members))
+        members.groups.append(group)
     owners: dict[tuple[Address, VmKey, str], int] = {}  # index of the group, by VM and label (VM, or pod on it)
-    for index, group in enumerate(groups):
+    for index, group in enumerate(members.groups):
         for member in group:
             if owners.get((*member.vm, member.label), index) != index:  # in an earlier group, too
-                problems.append(
+                members.problems.append(
                     Problem(
                         ("group", index),
                         "overlapping-separation-groups",
@@ -198,20 +231,20 @@ def _build_groups(
                 )
                 break
         owners |= {(*member.vm, member.label): index for member in group}
-    return tuple(groups), instance.build_diagnostics(problems)
+    return members
 
 
 def _iterate_group_members(
-    values: Mapping[str, Any], member_index: _MemberIndex, path: Path, problems: list[Problem]
+    values: Mapping[str, Any], member_index: _MemberIndex, path: tuple[str, int], members: _RuleMembers
 ) -> Iterator[GroupMember]:
     """Yield the members of a group: the VMs of its clusters, further VMs of its pools, and the pods of its selector.
-    Errors for unknown ids are added to `problems`.
+    Errors for unknown ids, and unlocated and uncertain pods, are added to `members`.
     """
     listed_vms: set[tuple[Address, VmKey]] = set()
     for cluster_id in get_list(values, "cluster_ids"):
         if cluster_id not in member_index.clusters:
             known_ids = sorted(member_index.clusters)
-            problems.append(
+            members.problems.append(
                 _build_unknown_id_problem("unknown-cluster", (*path, "cluster_ids"), "cluster", cluster_id, known_ids)
             )
         for member in member_index.iterate_cluster(cluster_id):
@@ -220,7 +253,7 @@ def _iterate_group_members(
     for pool_id in get_list(values, "pool_ids"):
         entry = member_index.pools.get(pool_id)  # (VM object, pool)
         if entry is None:
-            problems.append(
+            members.problems.append(
                 _build_unknown_id_problem(
                     "unknown-pool", (*path, "pool_ids"), "pool", pool_id, sorted(member_index.pools)
                 )
@@ -228,8 +261,49 @@ def _iterate_group_members(
             continue  # the rule is not evaluated then
         yield from (member for member in member_index.iterate_pool(*entry) if member.vm not in listed_vms)
     selector = values.get("workload_selector")
-    if isinstance(selector, Mapping):
-        yield from member_index.select_pods(selector)
+    if not isinstance(selector, Mapping):
+        return
+    _, index = path
+    for pod, located_pod in member_index.select_pods(selector):
+        if located_pod is None:
+            members.unlocated_pods.append((index, pod))
+            continue
+        if not pod.is_certain:
+            members.uncertain_pods.append((index, pod))
+        yield located_pod
+
+
+def _list_unchecked_members(members: _RuleMembers, member_index: _MemberIndex, scope: str) -> Iterator[str]:
+    """Yield the reasons why a rule without violations may not hold: empty groups, pods without a known machine, and
+    uncertain pods that may run next to another group.
+    """
+    groups_with_unlocated_pods = {index for index, _ in members.unlocated_pods}
+    for index, group in enumerate(members.groups):
+        if not group and index not in groups_with_unlocated_pods:
+            yield f"group {index + 1} selects no VM and no running pod"
+    if members.unlocated_pods:
+        names = [f"{pod.namespace}/{pod.name} on {pod.cluster_id}" for _, pod in members.unlocated_pods]
+        yield f"no machine is known for {format_first_items(names, _NAMED_MEMBERS)}"
+    count = _count_pods_near_other_groups(members, member_index, scope)
+    if count:
+        yield f"{format_count(count, 'uncertain pod')} may run on a {scope} of another group"
+
+
+def _count_pods_near_other_groups(members: _RuleMembers, member_index: _MemberIndex, scope: str) -> int:
+    """Count the uncertain pods that may run in a location of another group. They may run on each worker of their
+    cluster; the control plane has a taint. A location of a group has a member, or may get one of its uncertain pods.
+    """
+    locations = [{_get_location_at_scope(item, item.placement, scope) for item in group} for group in members.groups]
+    worker_locations: dict[str, set[Location]] = {}  # by cluster id
+    for index, pod in members.uncertain_pods:
+        if pod.cluster_id not in worker_locations:
+            vms = member_index.iterate_cluster(pod.cluster_id)
+            workers = [vm for vm in vms if vm.pool.pool != CONTROL_PLANE]
+            worker_locations[pod.cluster_id] = {_get_location_at_scope(vm, vm.placement, scope) for vm in workers}
+        locations[index] |= worker_locations[pod.cluster_id]
+    group_counts = Counter(chain.from_iterable(locations))  # by location
+    shared_locations = {location for location, count in group_counts.items() if count > 1}
+    return sum(not shared_locations.isdisjoint(worker_locations[pod.cluster_id]) for _, pod in members.uncertain_pods)
 
 
 def _build_unknown_id_problem(kind: str, path: Path, noun: str, name: str, known: Sequence[str]) -> Problem:
@@ -238,20 +312,23 @@ def _build_unknown_id_problem(kind: str, path: Path, noun: str, name: str, known
 
 
 def _build_rule_verdict(
-    instance: Instance, groups: Sequence[Sequence[GroupMember]], outcomes: Sequence[Outcome]
+    instance: Instance, members: _RuleMembers, member_index: _MemberIndex, outcomes: Sequence[Outcome]
 ) -> SeparationVerdict:
-    """Return the verdict on a rule over the plan and all samples (`outcomes`): satisfied "always", "sometimes" or
-    "never". The violations are those of the plan, else those of the first violated sample.
+    """Return the verdict on a rule over the plan and all samples (`outcomes`): satisfied "always", "sometimes",
+    "never" or "unknown". The violations are those of the plan, else those of the first violated sample.
     """
     arguments = get_mapping(instance.argument_values)
-    scope = str(arguments["scope"])
+    scope, groups = str(arguments["scope"]), members.groups
+    unchecked = tuple(_list_unchecked_members(members, member_index, scope))
     violations_in_plan = _find_violations(groups, scope, outcome=None, seed=None)
     violated_samples = [seed for seed, outcome in enumerate(outcomes) if _has_shared_location(groups, scope, outcome)]
     satisfied_count = len(outcomes) - len(violated_samples)
     violations = violations_in_plan
     if violated_samples and not violations_in_plan:
         violations = _find_violations(groups, scope, outcomes[violated_samples[0]], violated_samples[0])
-    satisfied = "sometimes" if violations else "always"
+    satisfied = "unknown" if unchecked else "always"
+    if violations:
+        satisfied = "sometimes"
     if violations_in_plan and not satisfied_count:  # violated in the plan and in each sample, if there are any
         satisfied = "never"
     return SeparationVerdict(
@@ -262,6 +339,7 @@ def _build_rule_verdict(
         violations=violations,
         sample_count=len(outcomes),
         satisfied_count=satisfied_count,
+        unchecked=unchecked,
     )
 
 

@@ -3,7 +3,7 @@
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain
+from functools import partial
 from typing import Final
 
 from msgspec.structs import replace
@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity
 from nexusform.diagnostics.phrases import select_word_form
 from nexusform.interfaces.plugins import PlanningKind, PluginRegistries, ResourceType
-from nexusform.json_data.plain_data import get_list, get_mapping
+from nexusform.json_data.plain_data import get_mapping
 from nexusform.placements.vm_demands import NO_DEMAND, index_pools, index_vms
 from nexusform.planning.instances.instance import ActionDecision, EvaluatedArguments, Instance
 from nexusform.planning.phases import list_workloads
@@ -86,10 +86,8 @@ def _check_separation(
 ) -> Iterator[Diagnostic]:
     """Yield a warning per separation rule violated by the VMs and pods in state, and per problem of a rule."""
     rules = {instance.address: instance for instance in instances if instance.type.kind is PlanningKind.SEPARATION_RULE}
-    groups = chain.from_iterable(get_list(rule.config, "group") for rule in rules.values())
-    selects_pods = any(group.get("workload_selector") for group in groups)
-    pods = list_workloads(state, registries) if selects_pods else []
-    verdicts = evaluate_rules(rules.values(), objects, sites={}, certainty={}, pods=pods)  # nothing is placed
+    pods = partial(list_workloads, state, registries)
+    verdicts = evaluate_rules(rules.values(), objects, sites={}, certainty={}, list_pods=pods)  # nothing is placed
     for problem in verdicts.diagnostics:
         if problem.id != SEPARATION_VIOLATED:  # violations have another text for a state, below
             yield replace(problem, severity=Severity.WARNING)

@@ -116,7 +116,7 @@ def _build_violation(violation: SeparationViolation) -> dict[str, Any]:
 
 _VERDICT_FORM: Final = RecordForm(
     SeparationVerdict,
-    "address enforcement holds=satisfied violations scope samples=sample_count holds_in=satisfied_count",
+    "address enforcement holds=satisfied violations scope samples=sample_count holds_in=satisfied_count [unchecked]",
     violations=_build_violation,
 )
 

@@ -143,10 +143,12 @@ def _format_finding(finding: Finding) -> str:
 
 
 def _build_separation_case(verdict: SeparationVerdict) -> JunitCase:
-    """Build the case of a separation rule: skipped, not failed, if it only warns."""
+    """Build the case of a separation rule: skipped, not failed, if it only warns or is unknown."""
     name = str(verdict.address)
     if verdict.satisfied == "always":
         return JunitCase("separation", name)
+    if verdict.satisfied == "unknown":
+        return JunitCase("separation", name, "skipped", message=f"is unknown: {'; '.join(verdict.unchecked)}")
     violations = "\n".join(map(format_violation, verdict.violations))
     outcome = "failure" if verdict.enforcement == "deny" else "skipped"
     message = f"holds {verdict.satisfied} ({verdict.enforcement})"  # always (above), sometimes or never

@@ -9,6 +9,6 @@ PUBLIC = {  # public names of the package, by module
     "upgrade_sentences": "build_upgrade_runbook",
     "plan_sentences": "describe_plan_evaluation format_prediction_accuracy",
     "report_tree": "CodeBlock CodeOrigin Section Table Report Row",
-    "plan_verdict": "compute_impact",
+    "plan_verdict": "compute_impact format_current_verdict",
     "plan_conditions": "describe_unselected_cluster describe_feasibility describe_suggested_fixes",
 }

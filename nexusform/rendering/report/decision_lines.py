@@ -400,9 +400,5 @@ def format_title(diagnostic: Diagnostic) -> str:
 
 def list_blocking_rules(plan: Plan) -> list[str]:
     """Return the addresses of separation rules blocking the plan: with `deny`, and violated in the plan or a sample."""
-    addresses: list[str] = []
-    for verdict in plan.separation_verdicts:
-        is_violated = verdict.satisfied != "always"
-        if verdict.enforcement == "deny" and is_violated:
-            addresses.append(str(verdict.address))
-    return addresses
+    verdicts = [verdict for verdict in plan.separation_verdicts if verdict.satisfied in ("sometimes", "never")]
+    return [str(verdict.address) for verdict in verdicts if verdict.enforcement == "deny"]

@@ -211,9 +211,12 @@ def build_rule_section(view: PlanReportData) -> Section:
         shared = format_count(len(verdict.violations), verdict.scope)  # machines, racks or sites
         if verdict.satisfied == "always":
             result = f", in the plan{enclose(' and in ', samples)}"
+        elif verdict.satisfied == "unknown":
+            result = f": {'; '.join(verdict.unchecked)}"
         else:
             result = f"{enclose(f', in {verdict.satisfied_count:,} of ', samples)}; {shared} shared"
-        text = f"({verdict.scope}, {verdict.enforcement}) holds {verdict.satisfied}{result}"
+        verb = "is" if verdict.satisfied == "unknown" else "holds"
+        text = f"({verdict.scope}, {verdict.enforcement}) {verb} {verdict.satisfied}{result}"
         rules.append(Item(symbol="", label=str(verdict.address), text=text))
         if verdict.violations:
             title = f"{verdict.address}: {format_count(len(verdict.violations), 'violation')}"

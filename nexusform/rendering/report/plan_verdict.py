@@ -115,6 +115,13 @@ def describe_rejection(plan: Plan) -> str:
     return join_texts(reasons, "; ") or "an error"  # a plan can be marked `errored` without one
 
 
+def format_current_verdict(verdict: SeparationVerdict) -> str:
+    """Format the verdict on an observed placement: "broken", "unknown" or "holds"."""
+    if verdict.violations:
+        return "broken"
+    return "unknown" if verdict.unchecked else "holds"
+
+
 def format_violation(violation: SeparationViolation) -> str:
     """Format a violation of a separation rule: `machine rack1-bm01: a-0, b-1; joined by b-1 (new)`."""
     locations = (("machine", violation.machine), ("rack", violation.rack), ("site", violation.site_id))
@@ -196,9 +203,12 @@ def build_notes(plan: Plan) -> list[tuple[str, str]]:
 
 
 def _describe_separation(verdicts: Iterable[SeparationVerdict]) -> Iterator[str]:
-    """Yield a sentence per rule violated in the plan or a sample, then one for all rules never violated."""
+    """Yield a sentence per rule violated in the plan or a sample, or unknown, then one for all rules never violated."""
     satisfied = []  # verdicts of rules never violated
     for verdict in verdicts:
+        if verdict.satisfied == "unknown":
+            yield f"{verdict.address} is unknown: {'; '.join(verdict.unchecked)}."
+            continue
         if verdict.satisfied == "always":
             satisfied.append(verdict)
             continue

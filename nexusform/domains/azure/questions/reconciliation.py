@@ -229,7 +229,7 @@ class ReconcileResult(Struct, frozen=True):
     @property
     def violated_rules(self) -> tuple[SeparationVerdict, ...]:
         """Separation rules violated by the observed VMs."""
-        return tuple(rule for rule in self.rules if rule.satisfied != "always")
+        return tuple(rule for rule in self.rules if rule.violations)
 
 
 def compare_cluster_vms(

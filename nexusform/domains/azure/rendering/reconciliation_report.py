@@ -29,6 +29,7 @@ from nexusform.placements.prediction_scores import (
 )
 from nexusform.plans.plan import SeparationVerdict
 from nexusform.rendering.report.plan_sentences import format_prediction_accuracy
+from nexusform.rendering.report.plan_verdict import format_current_verdict
 from nexusform.rendering.report.report_tree import Report, Row, Section, Table
 
 _MAX_ROWS: Final = 20
@@ -120,10 +121,10 @@ def _build_wrong_locations_section(checks: Sequence[ClusterLocationCheck]) -> Se
 
 def _build_rules_section(rules: Sequence[SeparationVerdict]) -> Section:
     """Build the section of separation rules, checked against current placement."""
-    rows: list[Row] = []
-    for rule in rules:
-        is_broken = rule.satisfied != "always"  # "never" or "sometimes"
-        rows.append(Row((str(rule.address), rule.scope, "broken" if is_broken else "holds"), is_finding=is_broken))
+    rows = [
+        Row((str(rule.address), rule.scope, format_current_verdict(rule)), is_finding=bool(rule.violations))
+        for rule in rules
+    ]
     table = Table(("Separation rule", "Scope", "Now"), tuple(rows))
     return Section("Separation rules", table=table, is_finding=any(row.is_finding for row in rows))
 

@@ -27,12 +27,12 @@ from nexusform.domains.pods.planning.manifest_blocks import (
     list_scheduled_pods,
     plan_fleet_objects,
 )
-from nexusform.domains.pods.planning.pod_phase import PodPhase
+from nexusform.domains.pods.planning.pod_phase import PodPhase, list_unlocated_pods
 from nexusform.interfaces.plugins import PlanningKind
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.instances.block_planner import BlockPlanner
 from nexusform.planning.name_resolution.name_evaluation import Evaluation
-from nexusform.planning.phases import DomainPhases, DomainPhasesResult, Instances
+from nexusform.planning.phases import DomainPhases, DomainPhasesResult, Instances, ScheduledPod
 from nexusform.planning.preparation.planning_order import iterate_resource_blocks
 from nexusform.planning.vm_planning.vm_object import VmObject
 from nexusform.plans.plan import PlacementChange
@@ -101,6 +101,16 @@ def _build_fleet_contribution(
         problems = list(list_manifest_diagnostics(pods, instances))
         return [*problems, *list_pod_risk_warnings(pods, instances)] if risks else problems
 
+    def list_workloads() -> list[ScheduledPod]:
+        """Return the pods after the plan, and the workloads on members with unknown nodes."""
+        unlocated: list[ScheduledPod] = []
+        for placement in outcome.placements.values():
+            for binding in placement.bindings:
+                resources = placement.compute_resources(binding, placement.rollout.clusters)
+                if binding.cluster not in outcome.clusters and resources is not None:
+                    unlocated += list_unlocated_pods(binding.cluster, resources.manifests)
+        return [*pods.list_scheduled_pods(), *unlocated]
+
     feasibility = tuple(list_binding_feasibility(outcome, pods, vms, includes_losses=blocks.request.includes_losses))
     return DomainPhasesResult(
         rows=(*final_rows, *outside_rows),
@@ -110,7 +120,7 @@ def _build_fleet_contribution(
         observed_attributes=outcome.observed_attributes,
         step_order=outcome.step_order,
         diagnostics=diagnostics,
-        list_workloads=pods.list_scheduled_pods,
+        list_workloads=list_workloads,
         find_disruptions=pods.find_disruptions,
         collect_claims=pods.compute_storage_demand,
         collect_findings=collect_findings,

@@ -95,7 +95,8 @@ _SCHEMA: Final = BlockSchema(
             ),
         ),
     },
-    "A member cluster of the fleet.",
+    "A member cluster of the fleet. It joins no cluster: join it first, with KubeFleet's joinMC.sh or "
+    "`az fleet member create`.",
 )
 
 

@@ -12,12 +12,11 @@ from nexusform.domains.hub.workflow.hub_reconciliation import HubReconciliation,
 from nexusform.json_data.record_forms import RecordForm, build_row_form, round_to_six_places
 from nexusform.placements.prediction_scores import compute_score
 from nexusform.rendering.report.plan_sentences import format_prediction_accuracy
+from nexusform.rendering.report.plan_verdict import format_current_verdict
 from nexusform.rendering.report.report_tree import Report, Row, Section, Table
 from nexusform.workflow.opening.command_context import CommandContext
 from nexusform.workflow.runs.run import RunCallbacks
 from nexusform.workflow.runs.state_locking import LockOptions
-
-_RULE_RESULTS: Final = {True: "holds", False: "broken"}
 
 
 def reconcile_with_hub(location: CommandContext, locking: LockOptions, notices: RunCallbacks) -> StateComparison:
@@ -73,10 +72,10 @@ def _list_sections(result: HubReconciliation) -> Iterator[Section]:
         table = Table(("Placement", "What the hub has still to do"), pending_rows)
         yield Section("Not through", table=table, is_finding=True)
     if result.rules:
-        rule_rows: list[Row] = []
-        for rule in result.rules:
-            holds = rule.satisfied == "always"
-            rule_rows.append(Row((str(rule.address), _RULE_RESULTS[holds]), is_finding=not holds))
+        rule_rows = [
+            Row((str(rule.address), format_current_verdict(rule)), is_finding=bool(rule.violations))
+            for rule in result.rules
+        ]
         table = Table(("Separation rule", "On what is"), tuple(rule_rows))
         yield Section("Separation rules", table=table, is_finding=bool(result.broken_rules))
     if score_lines:
@@ -104,7 +103,9 @@ _PLACEMENT_FORM: Final = RecordForm(
     otherwise=build_row_form("cluster state hub"),
     claims=_build_prediction_score,
 )
-_RULE_FORM: Final = RecordForm(Struct, "address holds=satisfied", holds=lambda holds: holds == "always")
+_RULE_FORM: Final = RecordForm(
+    Struct, "address holds=satisfied", holds=lambda holds: {"always": True, "unknown": None}.get(holds, False)
+)
 _RESULT_FORM: Final = RecordForm(
     HubReconciliation,
     "placements=checks separation_rules=rules not_through=pending",

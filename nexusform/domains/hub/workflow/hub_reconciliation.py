@@ -69,7 +69,7 @@ class HubReconciliation(Struct, frozen=True):
     @property
     def broken_rules(self) -> tuple[SeparationVerdict, ...]:
         """Separation rules broken by the observed placement."""
-        return tuple(rule for rule in self.rules if rule.satisfied != "always")
+        return tuple(rule for rule in self.rules if rule.violations)
 
 
 def reconcile_hub(location: CommandContext, locking: LockOptions, notices: RunCallbacks) -> HubReconciliation:

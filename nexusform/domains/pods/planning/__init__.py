@@ -12,7 +12,7 @@ PUBLIC = {  # public names of the package, by module
         "apply_observed_budget_status apply_observed_usage match_cluster_snapshot ExternalClusters ObservedCluster "
         "merge_observed_pods check_unknown_clusters"
     ),
-    "pod_phase": "PlannedPod PodPhase",
+    "pod_phase": "PlannedPod PodPhase list_unlocated_pods",
     "pod_rows": "parse_pod_record REASONS parse_volumes",
     "template_matching": "assign_template_specs",
     "pod_feasibility": (

@@ -67,6 +67,7 @@ class PodsByCluster:
         self._recreated_workloads: set[tuple[str, str]] = set()  # cluster id and key: observed ones do not count
         self._disturbed_keys: set[ObjectKey] = set()  # objects with pods evicted since their last prediction
         self._forgotten_addresses: set[str] = set()  # addresses of forgotten objects, their pods keep running
+        self._unlocated_manifests: list[tuple[str, tuple[Manifest, ...]]] = []  # by cluster with unknown nodes
         self._namespaces: dict[str, set[str]] = {}  # by cluster id, of existing objects outside of this plan
         self._kept_namespaces: dict[ObjectKey, set[str]] = {}  # of objects outside the targets (-target), not removed
         objects = list(prior)

@@ -182,8 +182,9 @@ class PodPhase(PodsByCluster):
         """Place the pods of objects (address, manifests) in one queue; return locations by address, workload, name."""
         cluster_id = self.members.get(cluster_name, cluster_name)
         cluster = self.clusters.get(cluster_id)
-        if cluster is None:
-            return {address: {} for address, _ in objects}  # without known nodes there is no prediction
+        if cluster is None:  # without known nodes there is no prediction
+            self._unlocated_manifests += [(cluster_name, manifests) for _, manifests in objects]
+            return {address: {} for address, _ in objects}
         for address, manifests in objects:
             object_pods = self._get_object_pods(address, cluster_id)
             self._kept_namespaces.pop((address, cluster_id), None)  # its manifests list its namespaces from now on
@@ -524,12 +525,34 @@ class PodPhase(PodsByCluster):
         return replace(self.build_input(cluster), existing_pods=existing_pods, lost_pods=lost_pods)
 
     def list_scheduled_pods(self) -> list[ScheduledPod]:
-        """Return all pods with a node after the plan."""
+        """Return all pods with a node after the plan, those of others too. Each workload of a manifest on a cluster
+        with unknown nodes counts as a pod without a node.
+        """
         pods: list[ScheduledPod] = []
+        planned_keys: set[tuple[str, PodKey]] = set()  # cluster id and key
         for (_, cluster_id), object_pods in self._object_pods.items():
             for outcome in object_pods.list_all_outcomes():
+                planned_keys.add((cluster_id, outcome.key))
                 if outcome.node:
-                    namespace, labels = outcome.spec.namespace, dict(outcome.spec.labels)
-                    pod = ScheduledPod(cluster_id, outcome.node, namespace, outcome.name, labels, outcome.trigger)
-                    pods.append(pod)
+                    pod = _build_scheduled_pod(cluster_id, outcome.node, outcome.spec, outcome.name)
+                    pods.append(replace(pod, trigger=outcome.trigger, is_certain=outcome.is_certain))
+        for cluster_id, existing_pods in self._existing_pods.items():
+            for existing in existing_pods.values():
+                is_other = (cluster_id, existing.key) not in planned_keys
+                if is_other and existing.node and not existing.spec.is_terminating:
+                    name = existing.condition.name or existing.name
+                    pods.append(_build_scheduled_pod(cluster_id, existing.node, existing.spec, name))
+        for cluster_name, manifests in self._unlocated_manifests:
+            pods += list_unlocated_pods(cluster_name, manifests)
         return pods
+
+
+def list_unlocated_pods(cluster_name: str, manifests: Sequence[Manifest]) -> list[ScheduledPod]:
+    """Return each workload of the manifests on a cluster with unknown nodes as a pod without a node."""
+    workloads = collect_workloads(unwrap_envelopes(manifests).manifests).by_key.values()
+    return [_build_scheduled_pod(cluster_name, "", workload.pod, workload.name) for workload in workloads]
+
+
+def _build_scheduled_pod(cluster_id: str, node: str, spec: PodSpec, name: str) -> ScheduledPod:
+    """Build a pod with the namespace and labels of its spec."""
+    return ScheduledPod(cluster_id, node, spec.namespace, name, dict(spec.labels))

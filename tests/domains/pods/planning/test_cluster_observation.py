@@ -17,6 +17,7 @@ from nexusform.scheduling.racks.vms import VmSku
 from nexusform.state.objects import EMPTY, State
 from tests.domains.pods.importers.cluster_objects import build_node, build_pod, print_objects
 from tests.domains.pods.planning.test_pods import (
+    WEB_AND_DB_APART,
     build_deployment,
     build_manifest,
     build_workers,
@@ -131,6 +132,25 @@ def test_last_started_pod_is_evicted() -> None:
         newest = 0 if first > second else 1
         assert list_places(result) == {"web-0": f"a-np-{newest}"}
         assert read_current_pods(build_state_after(result))["web-0"]["certain"]
+
+
+def test_separation_rule_checks_running_pods_of_others() -> None:
+    text = build_configuration(1) + WEB_AND_DB_APART
+    (rule,) = require_success(plan_observed(text, *NODES)).plan.separation_verdicts
+    assert rule.unchecked == ("group 2 selects no VM and no running pod",)
+    database = build_pod("db-0", "a-np-0", owner=("StatefulSet", "db"), labels={"app": "db"})
+    web = build_pod("web-5d-x", "a-np-0", owner=("ReplicaSet", "web-5d"), labels=WEB)
+    (rule,) = plan_observed(text, *NODES, database, web).plan.separation_verdicts
+    assert rule.satisfied == "never"
+    (violation,) = rule.violations
+    assert violation.members == ("default/web-0 on a-np-0", "default/db-0 on a-np-0")
+    elsewhere = build_pod("web-5d-x", "a-np-1", owner=("ReplicaSet", "web-5d"), labels=WEB)
+    (rule,) = require_success(plan_observed(text, *NODES, database, elsewhere)).plan.separation_verdicts
+    assert (rule.satisfied, rule.unchecked) == ("always", ())
+    on_unknown_node = build_pod("db-1", "b", owner=("StatefulSet", "db"), labels={"app": "db"})
+    result = require_success(plan_observed(text, *NODES, build_node("b"), database, elsewhere, on_unknown_node))
+    (rule,) = result.plan.separation_verdicts
+    assert rule.unchecked == ("no machine is known for default/db-1 on s/a",)
 
 
 def test_daemons_are_created_on_new_nodes() -> None:

@@ -11,7 +11,13 @@ from nexusform.state.objects import State
 from tests.domains.fleet.planning.fleet_harness import build_member, build_pick_n, build_placement
 from tests.domains.pods.importers.cluster_objects import build_node
 from tests.domains.pods.planning.test_cluster_observation import DATA, plan_observed
-from tests.domains.pods.planning.test_pods import build_deployment, build_manifest, read_current_pods, read_pod_changes
+from tests.domains.pods.planning.test_pods import (
+    WEB_AND_DB_APART,
+    build_deployment,
+    build_manifest,
+    read_current_pods,
+    read_pod_changes,
+)
 from tests.planning.harness import (
     RACKS,
     attributes,
@@ -21,6 +27,7 @@ from tests.planning.harness import (
     is_empty,
     list_warnings,
     plan,
+    plan_without_certainty,
     pool,
     replace_passage,
     require_success,
@@ -95,6 +102,16 @@ def test_available_cpu_of_member_counts_containers_only() -> None:
     without_pods = read_available_cpu(require_success(plan(text + build_hub_manifest())))
     with_pods = read_available_cpu(require_success(plan(text + build_hub_manifest(json.dumps(web)))))
     assert {n: int(without_pods[n]) - int(with_pods[n]) for n in NAMES} == {"a": 1, "b": 1}
+
+
+def test_separation_rule_is_unknown_on_members_without_nodes() -> None:
+    database = build_manifest("db", build_deployment("db", 1), of="nexus_kubernetes_cluster.b.id")
+    member_of_a, *_ = MEMBERS.split("resource", 2)[1:]
+    members = f"resource{member_of_a}" + build_member("far")
+    text = RACKS + CLUSTERS + members + build_hub_manifest(build_web_deployment()) + build_placement() + database
+    (rule,) = require_success(plan_without_certainty(text + WEB_AND_DB_APART, samples=5)).plan.separation_verdicts
+    assert rule.satisfied == "unknown"
+    assert rule.unchecked == ("no machine is known for web/web on far",)
 
 
 def test_objects_with_cluster_id_are_placed_first() -> None:

@@ -27,6 +27,7 @@ from tests.planning.harness import (
     list_actions,
     list_errors,
     list_warnings,
+    plan,
     plan_without_certainty,
     pool,
     replace_passage,
@@ -488,9 +489,7 @@ def test_autoscaler_is_reported() -> None:
 # --- separation --------------------------------------------------------------------------------
 
 
-def test_separation_rule_separates_workloads() -> None:
-    cordoned = "".join(f'machine_override "r0-bm{slot:02d}" {{\n cordoned = true\n }}\n' for slot in range(2, 5))
-    rule = """
+WEB_AND_DB_APART = """
 resource "nexus_separation_rule" "apart" {
   scope = "machine"
   group {
@@ -506,7 +505,12 @@ resource "nexus_separation_rule" "apart" {
   }
 }
 """
-    text = build_workers(2) + build_manifest("m", build_deployment("web", 1), build_deployment("db", 1)) + rule
+
+
+def test_separation_rule_separates_workloads() -> None:
+    cordoned = "".join(f'machine_override "r0-bm{slot:02d}" {{\n cordoned = true\n }}\n' for slot in range(2, 5))
+    manifest = build_manifest("m", build_deployment("web", 1), build_deployment("db", 1))
+    text = build_workers(2) + manifest + WEB_AND_DB_APART
     together = replace_passage(ONE_RACK, "  machine_count = 4\n", f"  machine_count = 4\n{cordoned}") + text
     (verdict,) = plan_without_certainty(together, samples=5).plan.separation_verdicts
     assert verdict.satisfied == "never"
@@ -516,8 +520,23 @@ resource "nexus_separation_rule" "apart" {
     (problem,) = list_errors(plan_without_certainty(together, suggested_fixes=True))
     assert "No zones were found" in problem.detail
     elsewhere = together.replace('["default"]', '["elsewhere"]')
-    (verdict,) = plan_without_certainty(elsewhere, samples=5).plan.separation_verdicts
-    assert (verdict.satisfied, verdict.violations) == ("always", ())
+    result = plan_without_certainty(elsewhere, samples=5)
+    (verdict,) = result.plan.separation_verdicts
+    assert (verdict.satisfied, verdict.violations) == ("unknown", ())
+    (warning,) = [warning for warning in list_warnings(result) if warning.id == "separation-unknown"]
+    assert "group 2 selects no VM and no running pod" in warning.detail
+
+
+def test_separation_rule_is_unknown_for_uncertain_pods() -> None:
+    tied = build_manifest("m", build_deployment("web", 1)) + build_manifest("n", build_deployment("db", 1))
+    (verdict,) = require_success(plan(RACKS + build_workers(2) + tied + WEB_AND_DB_APART)).plan.separation_verdicts
+    assert verdict.satisfied == "unknown"
+    assert verdict.unchecked == ("2 uncertain pods may run on a machine of another group",)
+    pinned = build_manifest("m", build_deployment("web", 1, spec={"nodeName": "a-np-0"})) + build_manifest(
+        "n", build_deployment("db", 1, spec={"nodeName": "a-np-1"})
+    )
+    (verdict,) = require_success(plan(RACKS + build_workers(2) + pinned + WEB_AND_DB_APART)).plan.separation_verdicts
+    assert (verdict.satisfied, verdict.unchecked) == ("always", ())
 
 
 # --- pods of placements ---------------------------------------------------------------------
