@@ -267,14 +267,15 @@ class PlacementRule:
                     self.result.refused.add((cluster, old.name))
 
     def _get_replacement_trigger(self, old: Block, new: Block) -> str:
-        if new.address in self.requested:
-            return "requested"
         owner_then = old if not old.of else self.prior[f"nexus_kubernetes_cluster.{old.of}"].block
         owner_now = new if not new.of else self.site.block(f"nexus_kubernetes_cluster.{new.of}")
         assert owner_now is not None
         plane_then, plane_now = owner_then.pools[0], owner_now.pools[0]
         changed = (plane_then.sku, set(plane_then.zones)) != (plane_now.sku, set(plane_now.zones))
-        return "cluster_replaced" if changed or owner_now.address in self.requested else ""
+        is_owner_replaced = changed or owner_now.address in self.requested
+        if new.address in self.requested and not (new.of and is_owner_replaced):  # a pool cannot outlive its cluster
+            return "requested"
+        return "cluster_replaced" if is_owner_replaced else ""
 
     def _get_vm_trigger(self, work: _BlockPlan, key: Key) -> str:
         old, new = work.standing, work.block
