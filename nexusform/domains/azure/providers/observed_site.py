@@ -54,13 +54,14 @@ _STRATEGY: Final = "update_strategy"
 _STATE_ONLY_TYPES: Final = frozenset({_SITE, "nexus_vm_sku", "nexus_separation_rule", MACHINE_ACTION_TYPE})
 _CLUSTER: Final = "nexus_kubernetes_cluster"
 _POOL: Final = "nexus_agent_pool"
+_VM: Final = "nexus_virtual_machine"
 # Kind of document that lists the objects of a type; an object missing in a complete list does not exist.
 _LIST_KINDS: Final[Mapping[str, str]] = {
     RACK: "racks",
     MACHINE: "bare_metal_machines",
     _CLUSTER: "kubernetes_clusters",
     _POOL: "kubernetes_clusters",
-    "nexus_virtual_machine": "virtual_machines",
+    _VM: "virtual_machines",
 }
 
 
@@ -315,10 +316,8 @@ class ObservedSites(FixedIdentity):
             return []  # nothing was read, or it is current
         captures: list[tuple[str, str]] = []
         for name, site in self._sites.items():
-            time = site.inventory.exported_at or ""
-            if self._build_future_time_warnings(site):
-                time = ""  # a time in the future is wrong
-            captures.append((name, time))
+            is_wrong = bool(self._build_future_time_warnings(site))  # a time in the future
+            captures.append((name, "" if is_wrong else site.inventory.exported_at or ""))
         return captures
 
     def _build_future_time_warnings(self, site: AzSite) -> list[Problem]:
@@ -384,14 +383,16 @@ class ObservedSites(FixedIdentity):
 
     def _verify_release(self, request: ChangeRequest) -> ChangeResult:
         """Verify a step for releasing capacity, by the values after all steps of its object. Raises ManualStepPending
-        while they are not visible, with the commands to delete the nodes remaining.
+        while they are not visible, or a plain VM has its machine, with the commands to delete the nodes remaining.
         """
         from nexusform.domains.azure.providers.node_recreation import find_nodes_to_delete, render_node_deletion
 
         self._record_separate_pools([request.key])
         item = self._build_objects([request.prior_attributes]).get((request.key.type, request.key.id))
-        observed_nodes = get_mapping(item.attributes if item is not None else None, "nodes")
-        remaining_names = find_nodes_to_delete(request, observed_nodes)
+        observed = item.attributes if item is not None else {}
+        if request.key.type == _VM and observed.get("machine") in {None, request.prior_attributes.get("machine")}:
+            raise ManualStepPending(self._describe_not_done(request, "re-created", ("machine",)))
+        remaining_names = find_nodes_to_delete(request, get_mapping(observed, "nodes"))
         cluster = self._find_cluster(request.key)
         if remaining_names and cluster is not None:
             commands = render_node_deletion(cluster.name, remaining_names)
@@ -411,7 +412,7 @@ class ObservedSites(FixedIdentity):
 
     def _describe_not_done(self, request: ChangeRequest, participle: str, differing: Sequence[str] = ()) -> str:
         """Describe why a change does not count as done. `participle` is "made", "changed" or "removed"."""
-        differences = enclose(" (", ", ".join(differing), " differ)")
+        differences = enclose(" (", ", ".join(differing), f" {select_word_form(len(differing), 'differs', 'differ')})")
         if "machine_count" in differing:
             differences += (
                 ". The machines of that rack have other names: set machine_count = 0 and declare a "
@@ -507,9 +508,7 @@ def find_missing_nodes(observed: Mapping[str, Any], planned: Mapping[str, Any] |
     """Find the nodes of an object without a platform name in Azure; with `planned`, only those planned on a machine."""
     nodes = get_mapping(observed, "nodes")
     missing = [name for name, node in nodes.items() if not node.get("platform_name")]
-    if planned is None:
-        return missing
-    return [name for name in missing if get_mapping(planned, "nodes", name).get("machine")]
+    return [name for name in missing if planned is None or get_mapping(planned, "nodes", name).get("machine")]
 
 
 def _replace_nodes(attributes: dict[str, Any], nodes: Mapping[str, Any]) -> dict[str, Any]:

@@ -205,3 +205,25 @@ def test_node_to_recreate_waits_for_its_deletion(*, is_evacuated: bool, capsys: 
     assert code == 0, out
     code, out = run_command(capsys, "plan", "-detailed-exitcode")
     assert (code, "No changes." in out) == (0, True), out
+
+
+def test_plain_vm_to_move_waits_until_it_runs_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = tmp_path / "with-a-plain-vm"
+    place.mkdir()
+    monkeypatch.chdir(place)
+    shutil.copytree(Path(__file__).parents[4] / "examples" / "inventory" / "export", "export")
+    assert run_command_line(["import", "-from=export", "-generate-config-out=site.nf.hcl"]) == 0
+    text = Path("site.nf.hcl").read_text()
+    machine = '"nexus_bare_metal_machine" "x01lon1c2co04" {\n'
+    Path("site.nf.hcl").write_text(text.replace(machine, f"{machine}  evacuate = true\n"))
+    code, out = run_command(capsys, "apply", "-auto-approve", "-input=false")
+    assert code == 0, out
+    assert "lon1/probe01 is not re-created yet: the export in export does not show it (machine differs)" in out
+    assert "prediction" not in out.split("Releasing", 1)[1]
+    exported = Path("export/virtual_machines.json")
+    exported.write_text(exported.read_text().replace("x01lon1c2co04", "x01lon1c3co03"))
+    code, out = run_command(capsys, "apply", "-auto-approve", "-input=false")
+    assert code == 0, out
+    assert "No changes." in run_command(capsys, "plan")[1]
