@@ -47,9 +47,10 @@ class PoolCountControl(Struct, frozen=True):
 
 
 class RackStateControl(Struct, frozen=True):
-    """Rack that can be lost or, if planned, activated."""
+    """Rack that can be lost or, if planned, activated; `key` is its address."""
 
     key: str
+    id: str
     site: str
     name: str
     machines: int
@@ -93,7 +94,9 @@ class PlanExploration:
                 self._count_paths[key] = (table.address, path)
                 names = (table.cluster, table.pool, table.vm_sku_name)
                 self._pools[key] = PoolCountControl(key, *names, table.total_count)
-        self._racks = {rack.key: rack for rack in _list_adjustable_racks(self.base, self.project)}
+        self._machine_blocks = _index_machine_blocks(self.base, self.project)
+        racks = _list_adjustable_racks(self.base, self.project, self._machine_blocks)
+        self._racks = {rack.key: rack for rack in racks}
 
     @property
     def project(self) -> Project:
@@ -165,9 +168,14 @@ class PlanExploration:
                 raise ExplorationRequestError(f"At most {MAX_ADDED_RACKS} racks can be added at a time.")
 
     def _list_requested_adjustments(self, request: ExplorationRequest) -> list[ArgumentAdjustment]:
-        """Return the arguments changed by a request. A lost rack gets a machine count of 0."""
+        """Return the arguments changed by a request. A lost rack gets a machine count of 0, and its machines with their
+        own blocks are evacuated.
+        """
         counts = [ArgumentAdjustment(*self._count_paths[key], count) for key, count in request.counts.items()]
         lost_racks = [ArgumentAdjustment(parse_address(key), ("machine_count",), 0) for key in request.lost]
+        for key in request.lost:
+            blocks = self._machine_blocks.get(self._racks[key].id, ())
+            lost_racks += [ArgumentAdjustment(address, ("evacuate",), value=True) for address, _slot in blocks]
         activated_racks = [ArgumentAdjustment(parse_address(key), ("status",), "active") for key in request.active]
         return [*counts, *lost_racks, *activated_racks]
 
@@ -180,7 +188,8 @@ class PlanExploration:
             label, name = f"{parse_address(address).name}-like-{number}", f"{model_rack['name']}-like-{number}"
             arguments = {"site_id": model_rack["site_id"], "name": name, "machine_sku": model_rack["machine_sku"]}
             lines = [f"  {argument} = {quote_string(value)}" for argument, value in arguments.items()]
-            body = "\n".join([*lines, f"  machine_count = {model_rack['machine_count']}"])
+            lines.append(f'  availability_zone = "new{number}"')  # the one of a long name would be too long
+            body = "\n".join([*lines, f"  machine_count = {self._racks[address].machines}"])
             yield f'resource "nexus_rack" {quote_string(label)} {{\n{body}\n}}\n'
 
     def _compute_changed_files(self, request: ExplorationRequest) -> tuple[dict[str, str], list[str]]:
@@ -234,15 +243,32 @@ def _get_count_path(resource_type: str, pool: str) -> ValuePath | None:
     return ("control_plane", "count") if pool == CONTROL_PLANE else ("agent_pool", pool, "count")
 
 
-def _list_adjustable_racks(plan: Plan, project: Project) -> Iterator[RackStateControl]:
-    """Yield the racks existing after a plan: each can be lost, and a planned one activated."""
+def _index_machine_blocks(plan: Plan, project: Project) -> dict[str, list[tuple[Address, int]]]:
+    """Index the machines with a block of their own, each with its slot, by the id of their rack."""
+    blocks: dict[str, list[tuple[Address, int]]] = {}
+    for change in plan.changes:
+        machine = change.after  # None: deleted
+        if machine is not None and project.registries.get_kind(change.address.type) is PlanningKind.MACHINE:
+            blocks.setdefault(str(machine["rack_id"]), []).append((change.address, int(machine["slot"])))
+    return blocks
+
+
+def _list_adjustable_racks(
+    plan: Plan, project: Project, machine_blocks: Mapping[str, Sequence[tuple[Address, int]]]
+) -> Iterator[RackStateControl]:
+    """Yield the racks existing after a plan: each can be lost, and a planned one activated. `machine_blocks` (address
+    and slot) by rack id count as machines in slots above the machine count.
+    """
     for change in plan.changes:
         rack = change.after  # None: deleted
         if rack is not None and project.registries.get_kind(change.address.type) is PlanningKind.RACK:
+            count = int(rack["machine_count"])
+            added_slots = [slot for _address, slot in machine_blocks.get(str(rack["id"]), ()) if slot > count]
             yield RackStateControl(
                 key=str(change.address),
+                id=str(rack["id"]),
                 site=str(rack["site_id"]),
                 name=str(rack["name"]),
-                machines=int(rack["machine_count"]),
+                machines=count + len(added_slots),
                 planned=rack.get("status") == "planned",
             )

@@ -100,6 +100,29 @@ def test_requests_are_planned_on_current_placement(exploration: PlanExploration)
     assert Path("main.nf.hcl").read_text() == MAIN
 
 
+def test_machines_with_blocks_are_lost_and_added_with_their_rack(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    machines = "".join(
+        f'resource "nexus_bare_metal_machine" "m{slot}" {{\n  rack_id = nexus_rack.left.id\n  slot    = {slot}\n}}\n'
+        for slot in range(1, 5)
+    )
+    imported = MAIN.replace(
+        "machine_count = 4\n", 'machine_count = 0\n  name = "imported-rack"\n  availability_zone = "1"\n', 1
+    )
+    Path("main.nf.hcl").write_text(imported + machines.replace("slot", 'machine_sku = "bom-1.7.3"\n  slot'))
+    assert run_command_line(["apply", "-auto-approve"]) == 0
+    capfd.readouterr()
+    with open_exploration(CommandContext()) as (one, diagnostics, _):
+        assert one is not None, diagnostics
+        assert [rack.machines for rack in one.list_racks()] == [4, 4, 4]
+        lost = one.plan_request(ExplorationRequest(lost=("nexus_rack.left",)))
+        assert {row.target.rack for row in lost.placements if row.target} == {"right"}
+        added = one.plan_request(ExplorationRequest(counts={LARGE: 14}, added={"nexus_rack.left": 1}))
+        assert not added.errored, added.diagnostics
+
+
 def test_added_racks_are_planned_or_rejected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
