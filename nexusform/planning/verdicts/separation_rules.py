@@ -307,6 +307,7 @@ def _count_pods_near_other_groups(members: _RuleMembers, member_index: _MemberIn
 
 
 def _build_unknown_id_problem(kind: str, path: Path, noun: str, name: str, known: Sequence[str]) -> Problem:
+    """Build the error for an unknown id (`name`) with a suggestion and at most ten known ids."""
     known_text = enclose(" Known: ", ", ".join(known[:10]), ".")
     return Problem(path, kind, f'No {noun} has the id "{name}".{suggest_name(name, known)}{known_text}')
 

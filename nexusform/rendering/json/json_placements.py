@@ -110,6 +110,7 @@ _VIOLATION_FORM: Final = RecordForm(
 
 
 def _build_violation(violation: SeparationViolation) -> dict[str, Any]:
+    """Build a violation as JSON data, with its sample if the plan itself has none."""
     sample = {} if violation.sample is None else {"sample": violation.sample}  # the seed of a repeated run
     return _VIOLATION_FORM(violation) | sample
 

@@ -273,6 +273,7 @@ def _build_new_vm_addresses(new_names: Mapping[Reference, str]) -> dict[Referenc
 
 
 def _list_objects(sites: Sequence[AzSite]) -> list[ImportedSiteObject]:
+    """Return the objects of sites as an import builds them."""
     return list(chain.from_iterable(site.objects for site in build_imported_sites(sites)))
 
 

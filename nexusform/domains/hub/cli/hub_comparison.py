@@ -92,6 +92,7 @@ _SCORE_FORM: Final = RecordForm(
 
 
 def _build_prediction_score(check: PlacementComparison) -> dict[str, Any] | None:
+    """Build the score of a placement's predictions as JSON data; None without verified predictions."""
     score = compute_score(check.record)
     return None if score is None else _SCORE_FORM(score)
 

@@ -561,15 +561,18 @@ def _list_rolling_placements(hub: HubClient) -> tuple[list[Body], list[str]]:
 
 
 def _list_clusters(placement: Body) -> list[str]:
+    """Return the names of the clusters in a placement's status, sorted."""
     statuses = list_mappings(placement, "status", "placementStatuses")
     return sorted(str(status["clusterName"]) for status in statuses if status.get("clusterName"))
 
 
 def _is_namespace(reference: Body) -> bool:
+    """Return whether an object or a selector is a Namespace."""
     return (get_text(reference, "group"), reference.get("kind")) == ("", "Namespace")
 
 
 def _get_key(placement: Body) -> PlacementKey:
+    """Return kind, namespace and name of a placement."""
     return str(placement.get("kind")), *get_namespaced_name(placement)
 
 

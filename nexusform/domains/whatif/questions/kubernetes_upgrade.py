@@ -255,5 +255,6 @@ def _replace_vms(
 
 
 def _release_vms(scheduler: RackScheduler, handles: Sequence[int]) -> None:
+    """Release the capacity of VMs."""
     for handle in handles:
         scheduler.release(handle)
