@@ -46,7 +46,7 @@ _SIGNATURE: Final = "signature.json"
 MULTI_SITE_PLAN: Final = "sites.json"  # the first member of the file written by `sites plan -out`
 _MULTI_SITE_MESSAGE: Final = (
     "is a plan of many sites: `nexusform sites sign` signs it, `nexusform sites apply` applies it. For show, explain "
-    "and other commands, extract the plan of one site: `unzip -p F.nfsites plans/SITE.nfplan > SITE.nfplan`."
+    "and others, extract the plan of one site: `unzip -p F.nfsites plans/SITE.nfplan.gz | gunzip > SITE.nfplan`."
 )
 # Fields of Plan that are members of their own.
 _LARGE: Final = ("changes", "steps", "placements", "sites")

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
 import json
+import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 
@@ -155,6 +158,12 @@ def test_wrong_command_for_fleet_plan_names_sites_command(
         said = join_lines(captured.err + captured.out)
         assert "is a plan of many sites" in said, (words, said)
         assert "nexusform sites sign" in said, (words, said)
+    # The printed command extracts a plan that other commands read.
+    printed = re.search("unzip -p F.nfsites ([^ ]*) . gunzip > SITE.nfplan", said)
+    assert printed is not None, said
+    with ZipFile("f.nfsites") as archive:
+        Path("one.nfplan").write_bytes(gzip.decompress(archive.read(printed[1].replace("SITE", "lon1"))))
+    assert run_command_line(["show", "one.nfplan"]) == 0
 
 
 def test_changed_site_plan_stops_wave_before_first_write(fleet: Fleet, command: Command) -> None:
