@@ -95,7 +95,9 @@ provider "simulated" {
     delay     = "2s"
   }
 }
-```"""
+```
+
+A resumed apply keeps its faults. After you delete the block, run `apply` or `apply -discard`, not `apply -resume`."""
 
 TRIGGERS_WORDS = """\
 ```sh
