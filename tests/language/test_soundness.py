@@ -285,7 +285,7 @@ def _hide_facts(draw: Any, value: Value, *, typed: bool) -> Value:
 
 
 # --- where Terraform promises too much ---------------------------------------------------------------
-# docs/language-differences.md quotes its answers; test_terraform_agreement.py asks it for them.
+# docs/language-differences.md and tables/early_values.md quote its answers for test_terraform_agreement.py.
 
 # Conversions to a common type: an argument of unknown type is assumed to have it.
 _TAKEN_TO_AGREE = frozenset(

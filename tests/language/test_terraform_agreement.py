@@ -82,6 +82,7 @@ def _evaluate_with_terraform(expressions: list[str], directory: Path) -> list[st
 
 
 _PAGE = Path(__file__).parents[2] / "docs" / "language-differences.md"
+_MORE_ROWS = Path(__file__).parent / "tables" / "early_values.md"
 
 
 class _SingleValueScope(_ConstantScope):
@@ -93,9 +94,10 @@ class _SingleValueScope(_ConstantScope):
         return self.value, 0, []
 
 
-def _read_page_rows() -> list[tuple[str, str, str, str]]:
-    """Return the rows of the page: expression, value and type with unknown x, then x, value and type."""
-    rows = [line.strip("| ").split(" | ") for line in _PAGE.read_text().splitlines() if " of type `" in line]
+def _read_rows() -> list[tuple[str, str, str, str]]:
+    """Return the rows of both tables: expression, value and type with unknown x, then x, value and type."""
+    lines = [line for file in (_PAGE, _MORE_ROWS) for line in file.read_text().splitlines()]
+    rows = [line.strip("| ").split(" | ") for line in lines if " of type `" in line]
     return [(row[0].strip("`"), row[1], row[2].strip("`"), row[3]) for row in rows]
 
 
@@ -117,8 +119,8 @@ def _render_value_and_type(value: Value) -> str:
     )
 
 
-@pytest.mark.parametrize("row", _read_page_rows(), ids=lambda row: str(row[0]))
-def test_page_lists_early_values_and_their_changes(row: tuple[str, str, str, str]) -> None:
+@pytest.mark.parametrize("row", _read_rows(), ids=lambda row: str(row[0]))
+def test_tables_list_early_values_and_their_changes(row: tuple[str, str, str, str]) -> None:
     text, early, known, late = row
     assert _render_value_and_type(_evaluate_expression(text, _SingleValueScope(DYNAMIC_UNKNOWN))) == early
     assert (
@@ -135,7 +137,7 @@ def test_terraform_changes_early_values_in_same_way(tmp_path: Path) -> None:
     (tmp_path / "main.tf").write_text('resource "terraform_data" "x" {\n  input = 1\n}\n')
     texts: list[str] = []
     values: list[Value] = []
-    for text, _, known, _ in _read_page_rows():
+    for text, _, known, _ in _read_rows():
         for x, scope in (
             ("terraform_data.x.output", _SingleValueScope(DYNAMIC_UNKNOWN)),
             (known, _SingleValueScope(_evaluate_expression(known, _ConstantScope()))),
