@@ -169,6 +169,14 @@ def test_equal_origin_and_target_racks_are_listed_once(plans: SimpleNamespace) -
     ]
     line = get_only_line(Plan(placements=tuple(moved)))
     assert (line.origin, line.target) == ("3 machines in each of 8 racks", "the same racks")
+    elsewhere = [
+        replace(row, source=Placement("m", f"other-{row.target.rack}", "1", (0,)))
+        for row in placed
+        if isinstance(row.target, Placement)
+    ]
+    shortened = [replace(row, source=replace(row.source, machine=f"m{row.number}")) for row in elsewhere if row.source]
+    line = get_only_line(Plan(placements=tuple(shortened)))
+    assert (line.origin, line.target) == ("3 machines in each of 8 racks", "3 machines in each of 8 racks")
 
 
 @pytest.mark.of_domains("fleet")

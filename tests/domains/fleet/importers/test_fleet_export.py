@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from nexusform.domains.fleet.importers.fleet_export import FAILED, OVERRIDE_FAILED, READY, WAITING, read_placements
+from nexusform.domains.fleet.importers.hub_objects import remove_server_fields
 from nexusform.domains.fleet.importers.hub_records import read_evictions, read_runs
 from nexusform.domains.pods.importers.manifest_parser import Manifest, build_manifest
 
@@ -116,3 +117,11 @@ def test_run_with_failed_initialization_has_ended() -> None:
     (shown,) = read_runs([build_object(kind, "r", spec, {}, status={"conditions": [failed]})])
     assert (shown.ended, shown.succeeded, shown.reason) == (True, False, "not fully scheduled yet")
     assert not list(read_runs([build_object(kind, "r", spec, {})]))
+
+
+@pytest.mark.parametrize(("address", "is_kept"), [("None", True), ("10.0.0.7", False)])
+def test_assigned_address_of_a_service_is_no_content(address: str, *, is_kept: bool) -> None:
+    spec = {"clusterIP": address, "clusterIPs": [address], "ports": [{"port": 80, "nodePort": 30080}]}
+    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}, "spec": spec}
+    kept = {"clusterIP": address, "clusterIPs": [address]} if is_kept else {}
+    assert remove_server_fields(service)["spec"] == {**kept, "ports": [{"port": 80}]}
