@@ -134,6 +134,18 @@ def test_used_and_attached_volumes_count_once(what: str) -> None:
     assert f"2 {TOO_MANY}" in min(found.values())
 
 
+def test_attachments_count_on_nodes_with_another_name() -> None:
+    """Azure names a node differently from the plan; its provider id has the name of the VM."""
+    nodes = (build_node("real", provider_id="x:///vm/a-np-0"), build_node("a-np-1"))
+    attached = [build_volume("v", "old"), build_claim("old", "v"), build_attachment("v", "real")]
+    limits = (build_limit("real", 2), build_limit("a-np-1", 0))
+    found = list_places(
+        require_success(plan_observed(build_database(2), *add_standard_objects(*nodes, CLASS, *limits, *attached)))
+    )
+    assert sorted(found.values())[1] == "a-np-0"
+    assert f"2 {TOO_MANY}" in min(found.values())
+
+
 def test_claim_used_by_another_pod_on_the_node_is_attached() -> None:
     there = build_pod("old", "a-np-0", volumes=build_pod_volumes("shared"))
     body = json.loads(build_deployment("web", 1, cpu="1"))
