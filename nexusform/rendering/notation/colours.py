@@ -120,12 +120,15 @@ def _is_within_width(line: str, width: int) -> bool:
 
 
 def wrap_hanging(text: str, width: int) -> str:
-    """Wrap every line of a text. Indent further lines to the text after a label (`machine : `), else by two columns."""
+    """Wrap every line of a text. Indent further lines to the text after a label (`machine : `), else by two columns. An
+    indented line after the first one is a command, to be copied whole: it stays as it is.
+    """
     lines: list[str] = []
     for line in text.split("\n"):
         label = _LABEL.match(line)
         indent = label.end() if label is not None else 2
-        if _is_within_width(line, width):
+        is_command = bool(lines) and line.startswith(" ")
+        if is_command or _is_within_width(line, width):
             lines.append(line)
         else:
             lines += _fill_wrapped_lines(line[indent:].split(" "), width, line[:indent], " " * indent)

@@ -4,6 +4,7 @@ import pytest
 
 from nexusform.applying.events import StepEvent, StepOutcome
 from nexusform.plans.plan import StepKind
+from nexusform.rendering.notation.colours import wrap_hanging
 from nexusform.rendering.text.progress_text import (
     format_apply_complete,
     format_destroy_complete,
@@ -78,3 +79,10 @@ def test_outcome_table_names_failures_and_reasons() -> None:
         "  failed   nexus_rack.long_name  create: no room\n"
         "  skipped  nexus_rack.a          delete: waits for nexus_rack.long_name"
     )
+
+
+def test_commands_are_not_wrapped() -> None:
+    command = "  kubectl --context=lab drain lab-0019db81-control-plane-h298k --ignore-daemonsets  # where possible"
+    wrapped = wrap_hanging(f"nexus_kubernetes_cluster.lab: Release waits: the export does not show it.\n{command}", 60)
+    assert wrapped.split("\n")[-1] == command
+    assert max(map(len, wrapped.split("\n")[:-1])) <= 60
