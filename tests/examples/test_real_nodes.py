@@ -36,3 +36,14 @@ def test_existing_pods_leave_capacity_for_one_replica(tmp_path: Path) -> None:
     assert shown["upf-0"] == "core-workers-1"
     assert shown["upf-1"].startswith("Pending: 0/3 nodes are available: 1 Insufficient cpu, ")
     assert NO_CHANGES in run_nexusform(here, "plan")
+
+
+@pytest.mark.of_domains("fleet")
+def test_simulations_count_running_pods_without_a_manifest(tmp_path: Path) -> None:
+    here = tmp_path / "real-nodes"
+    shutil.copytree(EXAMPLE, here, ignore=shutil.ignore_patterns("state", ".nexusform"))
+    run_nexusform(here, "apply", "-auto-approve")
+    for words in (["failure", "-machine=rack1-bm02"], ["runtime-upgrade"]):
+        command = [*commands.nexusform(), "simulate", *words]
+        done = subprocess.run(command, cwd=here, capture_output=True, text=True, check=False)
+        assert "core/Deployment/smf" in done.stdout, done.stdout + done.stderr

@@ -87,12 +87,13 @@ def build_pods(
     observations: ClusterObservations = NO_OBSERVATIONS,
 ) -> Mapping[str, ClusterPods]:
     """Build the known pods of every cluster, by cluster id. Pods of a manifest without a planned location are
-    placed. Clusters listed by kubectl use their listed nodes, and listed pods without a manifest take capacity.
+    placed. Clusters listed by kubectl use their listed nodes and all of their workloads.
     """
     sources = _collect_pod_sources(objects)
     pods_by_cluster: dict[str, ClusterPods] = {}
     for cluster in snapshot.list_clusters():
-        if cluster.kind is not VmOwnerKind.VM and sources.has_pods(cluster.id):  # a single VM has no pods
+        has_pods = sources.has_pods(cluster.id) or cluster.id in observations.clusters
+        if cluster.kind is not VmOwnerKind.VM and has_pods:  # a single VM has no pods
             node_cluster = _build_node_cluster(cluster, sources.attributes, registries)
             pods_by_cluster[cluster.id] = _build_cluster_pods(node_cluster, sources, observations)
     return pods_by_cluster
@@ -109,18 +110,19 @@ def build_observed_pods(
         node_cluster = NodeCluster(id=cluster_id, name=cluster_id, site_id="", nodes=())  # if not in the snapshot
         if cluster_id in clusters:
             node_cluster = _build_node_cluster(clusters[cluster_id], sources.attributes, registries)
-        pods = _build_cluster_pods(node_cluster, sources, observations)
-        # Build a workload for each controller without a manifest, from its pods.
-        manifest_keys = {workload.key for workload in pods.workloads}
-        workloads = list(pods.workloads)
-        for key, own_pods in group_by(pods.existing, lambda pod: pod.workload).items():
-            namespace, kind, name = key.split("/", 2)
-            # Pods in deletion or of a DaemonSet are not placed again.
-            if key not in manifest_keys and kind not in ("Terminating", "DaemonSet"):
-                spec = own_pods[0].spec  # taken for all of its pods
-                workloads.append(Workload(kind, namespace, name, replicas=len(own_pods), pod=spec))
-        pods_by_cluster[cluster_id] = replace(pods, workloads=tuple(workloads))
+        pods_by_cluster[cluster_id] = _build_cluster_pods(node_cluster, sources, observations)
     return pods_by_cluster
+
+
+def _build_unmanaged_workloads(workloads: Iterable[Workload], existing: Iterable[ExistingPod]) -> Iterable[Workload]:
+    """Yield a workload for each controller without a manifest (not in `workloads`), built from its pods."""
+    manifest_keys = {workload.key for workload in workloads}
+    for key, own_pods in group_by(existing, lambda pod: pod.workload).items():
+        namespace, kind, name = key.split("/", 2)
+        # Pods in deletion or of a DaemonSet are not placed again.
+        if key not in manifest_keys and kind not in ("Terminating", "DaemonSet"):
+            spec = own_pods[0].spec  # taken for all of its pods
+            yield Workload(kind, namespace, name, replicas=len(own_pods), pod=spec)
 
 
 class _PodSources(Struct, frozen=True):
@@ -204,6 +206,7 @@ def _build_cluster_pods(cluster: NodeCluster, sources: _PodSources, observations
     existing = _list_existing_pods(workloads, placed_workloads, observed)
     if any(workload.key not in placed_workloads for workload in workloads):  # without planned pods: place them now
         existing = predict(model, existing, workloads).list_existing_pods()
+    workloads = (*workloads, *_build_unmanaged_workloads(workloads, existing))
     return ClusterPods(cluster.id, model, workloads, existing)
 
 
