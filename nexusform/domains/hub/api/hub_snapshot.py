@@ -245,6 +245,7 @@ def _remove_secrets(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def _build_key(body: Mapping[str, Any]) -> ObjectKey:
+    """Return group, kind, namespace and name of an object."""
     group = get_text(body, "apiVersion").rpartition("/")[0]
     metadata = get_mapping(body, "metadata")
     return group, str(body.get("kind")), get_text(metadata, "namespace"), str(metadata.get("name"))

@@ -449,6 +449,7 @@ def list_works(hub: HubClient, namespace: str, name: str) -> list[dict[str, Any]
 
 
 def _describe_bindings(bindings: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return a line for each binding: its cluster, name and finalizers."""
     return [
         f"{get_target_cluster(binding)}: binding {get_name(binding)}{_describe_finalizers(binding)}"
         for binding in bindings

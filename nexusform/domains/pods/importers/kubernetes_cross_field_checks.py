@@ -226,6 +226,7 @@ def _convert_problems(problems: Iterable[MetadataProblem]) -> Iterator[CheckFail
 
 
 def _check_volume_claim(spec: Node) -> Iterator[CheckFailure]:
+    """Yield a failure for a claim with requests, but without requested storage."""
     requests = spec.get_node("resources", "requests")
     if isinstance(requests.data, dict) and requests.data and requests.get_node("storage").is_absent:
         yield requests, ".resources.requests.storage", "is missing."

@@ -312,6 +312,7 @@ class _WorkloadReader(Struct):
 
 
 def _get_template(manifest: Manifest) -> dict[str, Any]:
+    """Return the pod template of a workload; a Pod is its own."""
     if manifest.kind == "Pod":
         return {"metadata": manifest.body.get("metadata"), "spec": manifest.body.get("spec")}
     return dict(get_mapping(manifest.body, "spec", "template"))

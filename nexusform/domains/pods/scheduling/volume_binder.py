@@ -142,6 +142,7 @@ class VolumeBinder:
         return tuple(volumes.items())
 
     def _bind_claim(self, claim: str, volume: str) -> None:
+        """Record the volume of a claim; no other claim gets it, unless it is to be provisioned."""
         self._volume_by_claim[claim] = volume
         if volume != _PROVISIONED:
             self._used_volumes.add(volume)
