@@ -20,6 +20,7 @@ from tests.planning.harness import (
     SITE,
     UnreadableConfigurationError,
     agent_pool,
+    build_state,
     build_state_after,
     cluster,
     get_line,
@@ -470,3 +471,10 @@ def test_failed_value_of_a_placement_argument_is_one_error(name: str) -> None:
         "m/main.nf.hcl": 'variable "text" {}\noutput "failing" {\n value = "${tonumber(var.text)}"\n}\n',
     }
     assert {d.id for d in list_errors(plan(files))} == {"invalid-function-argument"}
+
+
+def test_invalid_blocks_of_an_existing_rack_are_an_error() -> None:
+    rack = SITE + 'resource "nexus_rack" "r" {\n  site_id = nexus_site.s.id\n  machine_count = 2\n'
+    blocks = '  dynamic "machine_override" {\n    for_each = "r-bm01"\n    labels = ["x"]\n    content {}\n  }\n'
+    (problem,) = list_errors(plan(f"{rack}{blocks}}}\n", build_state(f"{rack}}}\n")))
+    assert problem.summary == "Invalid dynamic for_each value"

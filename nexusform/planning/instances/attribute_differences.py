@@ -13,7 +13,6 @@ from nexusform.json_data.plain_data import (
     Path,
     convert_to_plain,
     get_list,
-    get_mapping,
     get_part,
     list_unknown_paths,
     replace_part_at_path,
@@ -112,8 +111,7 @@ def find_pool_replacing_paths(
         before, after = prior.get(name), config.get(name)
         if block.on_change is OnChange.REPLACE_POOL and _has_difference(before, after):
             yield (*prefix, name)
-        elif block.nesting is Nesting.MAP:
-            before, after = get_mapping(before), get_mapping(after)
+        elif block.nesting is Nesting.MAP and isinstance(before, Mapping) and isinstance(after, Mapping):  # both known
             for label in sorted(before.keys() & after.keys()):
                 yield from find_pool_replacing_paths(block.schema, before[label], after[label], (*prefix, name, label))
 
