@@ -18,7 +18,8 @@ from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest, s
 from nexusform.domains.pods.planning.cluster_observation import ExternalClusters, ObservedCluster
 from nexusform.domains.pods.scheduling.assumptions import PodDoubt
 from nexusform.domains.pods.scheduling.cluster_records import PodKey, PodSpec, Workload
-from nexusform.domains.pods.scheduling.pod_outcomes import PodOutcome
+from nexusform.domains.pods.scheduling.pod_outcomes import SCALE_OUT, TEMPLATE_CHANGED, PodOutcome
+from nexusform.domains.pods.scheduling.template_rollout import TEMPLATE_KEY
 from nexusform.json_data.plain_data import get_list, get_mapping, get_value_at_path, list_mappings
 from nexusform.kubernetes.matching import is_selected
 
@@ -32,6 +33,7 @@ _NODE_AGENTS: Final = {"cluster-autoscaler": _SCALED, "karpenter": _SCALED, "des
 WEBHOOKS: Final = "admission webhooks"
 ORPHANS: Final = "pods without a controller"
 AUTOSCALER: Final = "a HorizontalPodAutoscaler"
+_ROLLOUT_STEPS: Final = "the steps of a rollout beside terminating pods"
 _HOOK_KINDS: Final = (
     *("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration", "MutatingAdmissionPolicy"),
     *("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"),
@@ -154,9 +156,10 @@ def find_pods_in_doubt(
     now: str,
 ) -> dict[PodKey, PodDoubt]:
     """Return the doubt about each pod, by workload and number; pods without doubt have no entry. The first of these
-    applies: adopted pods, an autoscaler, a gap in the snapshot, a webhook. `manifests` are the objects on the cluster,
-    planned ones included; `now` is the time of planning (ISO 8601).
+    applies: adopted pods, an autoscaler, a rollout beside terminating pods, a gap in the snapshot, a webhook.
+    `manifests` are the objects on the cluster, planned ones included; `now` is the time of planning (ISO 8601).
     """
+    outcomes = list(outcomes)
     snapshot_doubts = tuple(list_snapshot_doubts(observed.snapshot, now))
     all_hooks = _list_admission_hooks(manifests)
     observed_hooks = _list_admission_hooks(observed.objects)
@@ -168,6 +171,8 @@ def find_pods_in_doubt(
         key: _find_controller_doubt(workload, observed_counts[key], scalers.get(key, ""))
         for key, workload in workloads.items()
     }
+    for key in _find_rollouts_beside_terminating_pods(outcomes, workloads, observed):
+        controller_doubts[key] = controller_doubts[key] or _ROLLOUT_STEPS
 
     def find_assumption(outcome: PodOutcome) -> str:
         """Return the first assumption behind a pod, "" for none."""
@@ -204,6 +209,32 @@ def _find_controller_doubt(workload: Workload, observed_count: int, scaler_kind:
     # With an autoscaler, the configured replicas of the next apply differ from the live ones. None: no autoscaler.
     is_scaled = observed_count and workload.configured_replicas not in (None, observed_count)
     return AUTOSCALER if is_scaled else ""
+
+
+def _find_rollouts_beside_terminating_pods(
+    outcomes: Iterable[PodOutcome], workloads: Mapping[str, Workload], observed: ObservedCluster
+) -> set[str]:
+    """Return the keys of workloads with more replicas and a new template, and with terminating pods.
+
+    The controller first adds a pod of the old template. It deletes this pod before all others, unless the pod is
+    ready in time. So the steps of the rollout, and the capacity of terminating pods, depend on its readiness.
+    """
+    triggers: dict[str, set[str]] = {}  # by workload
+    for outcome in outcomes:
+        triggers.setdefault(outcome.workload, set()).add(outcome.trigger)
+    terminating_specs = [pod.spec for pod in observed.existing_pods if pod.spec.is_terminating]
+    keys: set[str] = set()
+    for key, workload in workloads.items():
+        is_scaled_rollout = {SCALE_OUT, TEMPLATE_CHANGED} <= triggers.get(key, set())
+        if is_scaled_rollout and any(_has_labels(spec, workload) for spec in terminating_specs):
+            keys.add(key)
+    return keys
+
+
+def _has_labels(spec: PodSpec, workload: Workload) -> bool:
+    """Return whether a pod, of any template, has the namespace and the labels of a workload's pods."""
+    labels = {(name, value) for name, value in workload.pod.labels if name != TEMPLATE_KEY}
+    return spec.namespace == workload.namespace and labels <= set(spec.labels)
 
 
 def _get_scaled_workload(scaler: Manifest) -> str:

@@ -338,3 +338,17 @@ def test_missing_namespace_of_objects_without_pods_is_named() -> None:
     text = RACKS + build_workers(2) + OF_A + build_manifest("m", json.dumps(settings))
     result = require_success(plan_observed(text, *add_standard_objects(*BIG)))
     assert "missing-cluster-namespace" in list_warning_ids(result)
+
+
+@pytest.mark.parametrize(("replicas", "assumption"), [(2, None), (3, "the steps of a rollout beside terminating pods")])
+def test_scaled_rollout_beside_own_terminating_pods_is_uncertain(replicas: int, assumption: str | None) -> None:
+    """On a running cluster its pods land elsewhere in half of the runs: the time of readiness decides on the steps."""
+    labels = {"pod-template-hash": "5d", "app": "web"}
+    pods = [
+        build_pod(f"web-5d-{name}", "a-np-1", owner=("ReplicaSet", "web-5d"), labels=labels, terminating=name == "x")
+        for name in ("0", "1", "x")
+    ]
+    nodes = (build_node("a-np-0", unschedulable=True), build_node("a-np-1", "16"))
+    text = RACKS + build_workers(2) + OF_A + build_manifest("m", build_deployment("web", replicas, image="web:2"))
+    result = require_success(plan_observed(text, *add_standard_objects(*nodes, *pods)))
+    assert {text for _, text in list_certainties(result).values()} == {assumption}
