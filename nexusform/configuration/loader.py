@@ -304,6 +304,7 @@ class _FileReader:
 
 
 def _is_override(name: str) -> bool:
+    """Return whether a file name marks an override file."""
     stem = name.removesuffix(NATIVE).removesuffix(JSON)
     return stem == "override" or stem.endswith("_override")
 

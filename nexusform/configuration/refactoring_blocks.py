@@ -111,6 +111,7 @@ def _replace_computed_keys(expression: Expression) -> Traversal | None:
 
 
 def _parse_address_argument(attribute: Attribute | None, problems: list[Diagnostic]) -> AddressPattern | None:
+    """Parse the address in an argument; None with a problem if it is absent or invalid."""
     if attribute is None:
         return None  # reported by the schema
     traversal = parse_reference(attribute.expression, problems)

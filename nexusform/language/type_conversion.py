@@ -156,11 +156,13 @@ def _convert_to_list(value: Value, target: ListType) -> Value:
 
 
 def _convert_to_set(value: Value, target: SetType) -> Value:
+    """Convert a collection to a set."""
     element, items = _convert_and_unify_elements(_list_elements_with_paths(value, target), target, value.type, "set")
     return build_set(items, element).add_marks(value.marks)
 
 
 def _convert_to_map(value: Value, target: MapType) -> Value:
+    """Convert an object or a map to a map."""
     if not isinstance(value.type, (MapType, ObjectType)):
         raise ConversionProblem(path=(), message=f"{describe_type(target, constraint=True)} required")
     element, items = _convert_and_unify_elements(value.raw.items(), target, value.type, "map")

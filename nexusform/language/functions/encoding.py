@@ -227,6 +227,7 @@ _CODECS: Final = {name.lower(): codec for codec, *names in _ENCODING_ROWS for na
 
 
 def _find_codec(name: str) -> str:
+    """Return the codec for an IANA encoding name. Raises FunctionProblem."""
     codec = _CODECS.get(name.lower())
     if codec is None:
         message = f'"{name}" is not a supported IANA encoding name or alias in this version of nexusform'

@@ -66,6 +66,7 @@ def _compute_host_address(prefix: str, number: Any) -> str:
 
 
 def _compute_netmask(prefix: str) -> str:
+    """Return the netmask of an IPv4 prefix."""
     network = _parse_network(prefix, position=0)
     if network.version != 4:
         raise FixedProblem("IPv6 addresses cannot have a netmask: use the prefix length", argument=0)

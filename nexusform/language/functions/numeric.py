@@ -42,6 +42,7 @@ def _compute_with_floats(compute: Callable[[float, float], float], first: Any, s
 
 
 def _compute_logarithm(argument: Any, base: Any) -> Any:
+    """Return the logarithm of a number in a base."""
     if base == 0 and argument > 0:
         return 0  # the limit as the base goes to zero
     return _compute_with_floats(lambda x, b: math.log(x) / math.log(b), argument, base)

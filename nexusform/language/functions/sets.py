@@ -27,6 +27,7 @@ _ANY_SET: Final = SetType(DYNAMIC)
 
 
 def _get_element_type(value_type: Type) -> Type:
+    """Return the element type of a set type."""
     assert isinstance(value_type, SetType)
     return value_type.element
 

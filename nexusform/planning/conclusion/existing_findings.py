@@ -109,6 +109,7 @@ def _has_changed_text(change: Change) -> bool:
 
 
 def _is_text_or_text_mapping(value: Any) -> bool:
+    """Return whether a value is a text or a mapping of texts."""
     if isinstance(value, dict):
         return bool(value) and all(isinstance(text, str) for text in value.values())
     return isinstance(value, str)

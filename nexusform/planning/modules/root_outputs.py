@@ -110,6 +110,7 @@ def plan_current_outputs(request: PlanRequest, evaluation: Evaluation) -> RootOu
 
 
 def _list_removed_outputs(before: Mapping[str, OutputState], declared: Collection[str]) -> Iterator[OutputChange]:
+    """Yield the outputs in state (`before`) without a declaration."""
     for name, prior in sorted(before.items()):
         if name not in declared:  # the configuration no longer has it
             yield OutputChange(name, Action.DELETE, prior.value, after=None, type=prior.type, sensitive=prior.sensitive)

@@ -206,6 +206,7 @@ def _get_part_type(value_type: Type, key: str | int) -> Type:
 
 
 def _format_difference(planned: Any, actual: Any, *, is_hidden: bool) -> str:
+    """Format a planned and an actual value, unless they are sensitive."""
     if is_hidden:
         return "Its values are sensitive."
     return f"It was planned as {_format_value(planned)} and is {_format_value(actual)}."

@@ -318,6 +318,7 @@ def _build_adjustments(zone_groups: Sequence[_ZoneGroup], zones: Sequence[Zones]
 
 
 def _format_zones(zones: Sequence[str]) -> str:
+    """Format a list of zones as HCL."""
     quoted = ", ".join(f'"{zone}"' for zone in sorted(zones, key=compute_natural_sort_key))
     return f"[{quoted}]"
 

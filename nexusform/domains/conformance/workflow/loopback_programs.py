@@ -189,6 +189,7 @@ class LoopbackPrograms:
         _write_private(self.kubeconfig, json.encode(document).decode())
 
     def _read_last_line(self, name: str) -> str:
+        """Return a sentence with the last line in the log of a program."""
         lines = (self._directory / f"{name}.log").read_text("utf-8", errors="replace").strip().splitlines()
         return f"Its last message: {lines[-1][:300]}" if lines else "It has no message."
 

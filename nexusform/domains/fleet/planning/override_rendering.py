@@ -312,6 +312,7 @@ def _list_matching_rules(
 
 
 def _describe_target(manifest: Manifest) -> str:
+    """Return kind, name and namespace of an object, as in messages of a hub."""
     suffix = f' in namespace "{manifest.namespace}"' if manifest.namespace else ""
     return f'{manifest.kind} "{manifest.name}"{suffix}'
 

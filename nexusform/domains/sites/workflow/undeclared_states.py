@@ -113,6 +113,7 @@ def _find_state_files(template: SiteEntry, fleet: FleetContext) -> Iterator[tupl
 
 
 def _open_backend(site: SiteEntry, fleet: FleetContext) -> StateBackend | None:
+    """Open the backend of a site; None if it cannot be opened."""
     backend, _ = open_state(fleet, build_fleet_context(fleet, os.environ), site, Settings())
     return backend
 
